@@ -13,6 +13,7 @@ from bert_jax.hub.families import FAMILIES
 from bert_jax.hub.family import OWN_HEADS, Family
 from bert_jax.hub.parameter_mapping import ParameterMapping, linear
 from bert_jax.hub.sentence_transformers import CROSS_ENCODER_KEYS, PROJECTION, EmbedderSettings, Projection
+from bert_jax.hub.sparse_encoder import QUERY_WEIGHTS, SparseSettings
 from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.models.heads import HEADS, has_transform
 
@@ -44,6 +45,7 @@ class Layout:
     pooler: bool = True
     hf_config: dict = field(default_factory=dict)  # the config.json it came with; unknown keys survive a save
     embedder: EmbedderSettings | None = None  # how it embeds, if it is an embedder
+    sparse: SparseSettings | None = None  # how it embeds, if it is a sparse embedder
 
     def __post_init__(self):
         family = self.family
@@ -65,15 +67,22 @@ class Layout:
     @property
     def module_names(self) -> tuple[str, ...]:
         beside = ["pooler"] * self.pooler + ["transform"] * has_transform(self.config, self.heads)
-        return ("encoder", *beside, *self.heads, *[PROJECTION] * bool(self.projection))
+        side = [PROJECTION] * bool(self.projection) + [QUERY_WEIGHTS] * self.has_query_weights
+        return ("encoder", *beside, *self.heads, *side)
 
     @property
     def projection(self) -> Projection | None:
         return self.embedder.projection if self.embedder else None
 
     @property
+    def has_query_weights(self) -> bool:
+        return self.sparse is not None and self.sparse.query_weights
+
+    @property
     def vector_size(self) -> int:
         """The size of the vector into which it embeds a text."""
+        if self.sparse:
+            return self.config.vocab_size
         return self.projection.width if self.projection else self.config.hidden_size
 
     @property
@@ -94,6 +103,8 @@ class Layout:
         if projection := self.projection:
             dense = init_dense(key, self.config.hidden_size, projection.width, projection.bias)
             params = params | {PROJECTION: {"dense": dense}}
+        if self.has_query_weights:
+            params = params | {QUERY_WEIGHTS: {"weight": np.ones(self.config.vocab_size, np.float32)}}
         return {name: params[name] for name in (self.module_names if modules is None else modules)}
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -108,6 +119,8 @@ class Layout:
         parts = self.family.parameter_mappings(self.config, self.heads, self.pooler, prefixed)
         if projection := self.projection:
             parts = [*parts, *linear(f"{PROJECTION}/dense", f"{PROJECTION}.linear", projection.bias)]
+        if self.has_query_weights:
+            parts = [*parts, ParameterMapping(f"{QUERY_WEIGHTS}/weight", (f"{QUERY_WEIGHTS}.weight",))]
         return parts
 
     def with_head(self, head: str, labels: Iterable[str] = ()) -> "Layout":
@@ -129,7 +142,9 @@ class Layout:
             raise BertJaxError(f'the head "{head}" needs labels, such as labels=["negative", "positive"]')
         published = {key: value for key, value in self.hf_config.items() if key not in HEAD_KEYS}
         pooler = HEADS[head].pooler
-        return replace(self, heads=(head,), labels=labels, pooler=pooler, hf_config=published, embedder=None)
+        return replace(
+            self, heads=(head,), labels=labels, pooler=pooler, hf_config=published, embedder=None, sparse=None
+        )
 
     def to_hf_tensors(self, params: Mapping) -> dict[str, np.ndarray]:
         """Convert the parameters to their published names and shapes."""

@@ -23,7 +23,7 @@ from bert_jax.core.errors import BertJaxError, recover_os_error
 from bert_jax.core.files import read_json, write_atomically, write_json
 from bert_jax.core.output import atomic_directory, atomic_file
 from bert_jax.hub import adapter as adapters
-from bert_jax.hub import sentence_transformers
+from bert_jax.hub import sentence_transformers, sparse_encoder
 from bert_jax.hub.directory_heads import (
     heads_in,
     is_prefixed,
@@ -34,9 +34,11 @@ from bert_jax.hub.directory_heads import (
 from bert_jax.hub.families import find_family
 from bert_jax.hub.layout import MODELING_FILE, Layout
 from bert_jax.hub.local_directory import resolve_directory
+from bert_jax.hub.modules_beside import folders_beside, open_beside
 from bert_jax.hub.onnx_files import read_source_fingerprint
 from bert_jax.hub.parameter_mapping import ParameterMapping
 from bert_jax.hub.sentence_transformers import PROJECTION
+from bert_jax.hub.sparse_encoder import QUERY_WEIGHTS
 from bert_jax.hub.tensors import Tensors
 from bert_jax.hub.weights import check_weights, read_weight
 from bert_jax.models.heads import HEADS
@@ -52,7 +54,7 @@ WRITTEN_FILES = {
     "calibration.json", "origin.json", "scope.safetensors", "hashes.json",
     "tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "spiece.model", "tokenizer_config.json",
     "special_tokens_map.json", "added_tokens.json", "modules.json", "sentence_bert_config.json",
-    "config_sentence_transformers.json", "README.md", MODELING_FILE,
+    "config_sentence_transformers.json", "router_config.json", "README.md", MODELING_FILE,
 }  # fmt: skip
 OLD_NAMES = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
 
@@ -96,6 +98,7 @@ class ModelDirectory:
             return name
         path = resolve_directory(name)
         adapter, source = adapters.open_adapter(path), None
+        sparse, encoder = sparse_encoder.read_sparse(path), sparse_encoder.encoder_folder(path)
         if adapter:
             source = open_base(adapter, base, computed)
         elif base is not None:
@@ -104,7 +107,7 @@ class ModelDirectory:
         if adapter and source and inherits:
             published, where = adapter.complete_config(source.layout), source.path
         else:
-            published, where = read_hf_config(path)
+            published, where = read_hf_config(encoder)
         family = find_family(published, where)
         published = family.modernize_config(published, where)
         config = family.read_config(published, where, **computed)
@@ -113,7 +116,7 @@ class ModelDirectory:
             if adapter and source:
                 tensors = adapter.merge_into(source.tensors, source.layout, named_heads(architecture, family))
             else:
-                tensors = Tensors.from_directory(path).renamed(modernize_tensor_name)
+                tensors = Tensors.from_directory(encoder).renamed(modernize_tensor_name)
                 tensors = family.modernize_tensors(tensors)
             config = family.complete_from_tensors(config, tensors)
             heads = heads_in(tensors, architecture, Layout(config, family))
@@ -122,17 +125,16 @@ class ModelDirectory:
         labels = read_label_names(published, where) if any(HEADS[head].labels for head in heads) else ()
         pooler = any(HEADS[head].pooler for head in heads)
         pooler |= not family.pooler_names(is_prefixed(tensors, family)).isdisjoint(tensors)
-        embedder = sentence_transformers.read_embedder(path)
+        embedder = None if sparse else sentence_transformers.read_embedder(path)
         heads = (
             heads if has_weights or not embedder else ()
         )  # an embedder may keep the name of its base model
-        folder = sentence_transformers.projection_folder(path)
-        if folder and embedder and embedder.projection:
-            projection = Tensors.from_directory(folder)
-            tensors = tensors.merge(projection.renamed(lambda name: (f"{PROJECTION}.{name}",)))
+        if sparse and "mlm" not in heads:
+            raise BertJaxError(f"{encoder} has no masked language model, whose logits a sparse encoder pools")
+        tensors = tensors.merge(open_beside(path, embedder, sparse, config.vocab_size))
         if sentence_transformers.is_cross_encoder(path):
             published = sentence_transformers.CROSS_ENCODER | published
-        layout = Layout(config, family, heads, labels, pooler, published, embedder)
+        layout = Layout(config, family, heads, labels, pooler, published, embedder, sparse)
         if adapter and source and inherits and not (embedder or adapter.architecture):
             layout = replace(layout, embedder=source.layout.embedder)
         return cls(str(name), path, layout, tensors, adapter, source)
@@ -144,7 +146,7 @@ class ModelDirectory:
     def tokenizer(self) -> Tokenizer:
         if self.base and not holds_tokenizer(self.path):
             return self.base.tokenizer
-        return open_tokenizer(self.path)
+        return open_tokenizer(sparse_encoder.encoder_folder(self.path))
 
     def read_params(self, layout: Layout | None = None, new_head: str | None = None) -> dict:
         """Read the parameters of a layout, by default its own, as nested dicts of float32 arrays; leave out those of a
@@ -222,7 +224,8 @@ class ModelDirectory:
                 layer_shapes = part.tensor_shapes(shapes[part.path])
                 expected |= {name: layer_shapes[i % len(layer_shapes)] for i, name in enumerate(names)}
         known = set(expected) | family.pooler_names(prefixed)
-        known |= {name for name in tensors if name.startswith(f"{PROJECTION}.")}  # unused if there is a head
+        # Unused if there is a head.
+        known |= {name for name in tensors if name.startswith((f"{PROJECTION}.", f"{QUERY_WEIGHTS}."))}
         if new_head:
             known |= {name for parts in family.heads.values() for part in parts for name in part.tensor_names}
         problems = {
@@ -324,11 +327,9 @@ def atomic_model_directory(directory, replaces: Collection[str] = ()) -> Iterato
     """
     with atomic_directory(Path(directory), replaces) as new:
         yield new
-        models = [path.parent for path in new.rglob("*model.safetensors")]
-        # The files of a projection are hashed with those of its embedder.
-        for model in sorted(
-            path for path in models if sentence_transformers.projection_folder(path.parent) != path
-        )[::-1]:
+        models = {path.parent for path in new.rglob("*model.safetensors")}
+        # The files of the modules beside an encoder are hashed with its own.
+        for model in sorted(models.difference(*(folders_beside(path).values() for path in models)))[::-1]:
             hashes.write_hashes(model)
 
 
@@ -356,12 +357,17 @@ def save_model(
     directory = Path(directory)
     if layout.embedder:  # first, because it may refuse
         sentence_transformers.write_embedder(directory, layout.embedder, layout.config.hidden_size)
+    if layout.sparse:
+        sparse_encoder.write_sparse(directory, layout.sparse, layout.vector_size, tokenizer)
     tensors = layout.to_hf_tensors(params)
     check_weights(tensors)
-    projection = {
-        name.removeprefix(f"{PROJECTION}."): tensors.pop(name)
-        for name in list(tensors)
-        if name.startswith(f"{PROJECTION}.")
+    beside = {
+        folder: {
+            name[len(prefix) + 1 :]: tensors.pop(name)
+            for name in list(tensors)
+            if name.startswith(f"{prefix}.")
+        }
+        for prefix, folder in folders_beside(directory).items()
     }
     if adapter:
         own = adapter.to_tensors(layout, tensors)
@@ -370,8 +376,8 @@ def save_model(
         adapter.write_config(directory, layout)
     elif encoder_weights:
         save_tensors(directory, tensors)
-    if folder := sentence_transformers.projection_folder(directory):
-        save_tensors(folder, projection)
+    for folder, of_module in beside.items():
+        save_tensors(folder, of_module)
     config = layout.to_hf_config(tokenizer.special.pad if tokenizer else None)
     text = json.dumps(config, indent=2, sort_keys=True, ensure_ascii=False)
     write_atomically(directory / "config.json", text + "\n")

@@ -61,6 +61,7 @@ class SentenceTransformerConfig(TypedDict, total=False):
     prompts: dict[str, str] | None
     default_prompt_name: str | None
     similarity_fn_name: str | None
+    max_active_dims: int | None
 
 
 class TokenizerLimits(TypedDict, total=False):
@@ -98,17 +99,23 @@ class Projection:
     activation: str = "none"
 
 
-@dataclass(frozen=True)
-class EmbedderSettings:
-    """How hidden states become an embedding."""
+@dataclass(frozen=True, kw_only=True)
+class TextSettings:
+    """How a model that turns texts into vectors reads them."""
 
-    pooling: str = "mean"
-    normalize: bool = True
     max_length: int | None = None  # None: the encoder's limit
     lower_case: bool = False  # whether to lower-case texts before the tokenizer
     prompts: dict[str, str] = field(default_factory=dict)
     default_prompt: str | None = None
     pools_prompt: bool = True
+
+
+@dataclass(frozen=True)
+class EmbedderSettings(TextSettings):
+    """How hidden states become an embedding."""
+
+    pooling: str = "mean"
+    normalize: bool = True
     projection: Projection | None = None
     similarity: str = "cosine"  # how sentence-transformers compares two embeddings; bert_jax uses the cosine
     unknown: str = ""  # what is not supported here: modules, their order, a pooling mode or parts of a Dense
@@ -127,11 +134,7 @@ def read_embedder(directory) -> EmbedderSettings | None:
         return None
     path = directory / "modules.json"
     modules = read_json(path, list[ModuleEntry])
-    texts, model_config, tokenizer = (
-        read_json(directory / name, kind) if (directory / name).is_file() else {}
-        for name, kind in BESIDE.items()
-    )
-    if texts.get("transformer_task") == CLASSIFIES:
+    if is_cross_encoder(directory):
         return None
     kinds = module_folders(modules)
     unknown = [kind for kind in kinds if kind not in MODULE_KINDS]
@@ -144,18 +147,14 @@ def read_embedder(directory) -> EmbedderSettings | None:
     file = directory / kinds["Pooling"] / "config.json"
     pooling = read_json(file, PoolingConfig) if file.is_file() else {}
     mode = pooling_mode(pooling)
-    length = texts.get("max_seq_length") or tokenizer.get("model_max_length")
+    model_config = read_beside(directory, "config_sentence_transformers.json")
     folder = projection_folder(directory)
     dense = read_json(folder / "config.json", DenseConfig) if folder else {}
     unknown += [f"pooling {mode}"] * (mode not in MODES) + unusual(dense)
     return EmbedderSettings(
         pooling=mode,
         normalize="Normalize" in kinds,
-        # A tokenizer without a limit says 10^30.
-        max_length=length if isinstance(length, int) and length < 10**6 else None,
-        lower_case=bool(texts.get("do_lower_case")),
-        prompts=model_config.get("prompts") or {},
-        default_prompt=model_config.get("default_prompt_name"),
+        **read_text_settings(directory, directory),
         pools_prompt=pooling.get("include_prompt", True),
         projection=projection_of(dense, folder) if folder and not unknown else None,
         similarity=model_config.get("similarity_fn_name") or EmbedderSettings.similarity,
@@ -163,10 +162,31 @@ def read_embedder(directory) -> EmbedderSettings | None:
     )
 
 
+def read_beside(directory: Path, name: str) -> dict:
+    """Return the content of one of the files beside modules.json; {} if it is not there."""
+    path = directory / name
+    return read_json(path, BESIDE[name]) if path.is_file() else {}
+
+
+def read_text_settings(directory: Path, encoder: Path) -> dict[str, Any]:
+    """Return the fields of `TextSettings` but for `pools_prompt`; `encoder` is the folder of the Transformer."""
+    texts = read_beside(encoder, "sentence_bert_config.json")
+    model_config = read_beside(directory, "config_sentence_transformers.json")
+    length = texts.get("max_seq_length") or read_beside(encoder, "tokenizer_config.json").get(
+        "model_max_length"
+    )
+    return {
+        # A tokenizer without a limit says 10^30.
+        "max_length": length if isinstance(length, int) and length < 10**6 else None,
+        "lower_case": bool(texts.get("do_lower_case")),
+        "prompts": model_config.get("prompts") or {},
+        "default_prompt": model_config.get("default_prompt_name"),
+    }
+
+
 def is_cross_encoder(directory) -> bool:
     """Whether sentence_bert_config.json says that the model is a cross-encoder, as version 5.4 and later write it."""
-    path = Path(directory) / "sentence_bert_config.json"
-    return path.is_file() and read_json(path, TransformerConfig).get("transformer_task") == CLASSIFIES
+    return read_beside(Path(directory), "sentence_bert_config.json").get("transformer_task") == CLASSIFIES
 
 
 def module_folders(modules: list[ModuleEntry]) -> dict[str, str]:
@@ -228,6 +248,20 @@ def pooling_mode(config: dict) -> str:
     return "+".join(sorted(modes))
 
 
+def files_of_texts(settings: TextSettings) -> dict[str, Any]:
+    """Return the files beside modules.json that say how texts are read."""
+    return {
+        "sentence_bert_config.json": {
+            "max_seq_length": settings.max_length,
+            "do_lower_case": settings.lower_case,
+        },
+        "config_sentence_transformers.json": {
+            "prompts": settings.prompts,
+            "default_prompt_name": settings.default_prompt,
+        },
+    }
+
+
 def write_embedder(directory, embedder: EmbedderSettings, width: int) -> None:
     """Write the embedder's files beside a saved model with states of this width, but not the tensors of a Dense."""
     if embedder.unknown:
@@ -253,16 +287,9 @@ def write_embedder(directory, embedder: EmbedderSettings, width: int) -> None:
             **old,
             "include_prompt": embedder.pools_prompt,
         },
-        "sentence_bert_config.json": {
-            "max_seq_length": embedder.max_length,
-            "do_lower_case": embedder.lower_case,
-        },
-        "config_sentence_transformers.json": {
-            "prompts": embedder.prompts,
-            "default_prompt_name": embedder.default_prompt,
-            "similarity_fn_name": embedder.similarity,
-        },
+        **files_of_texts(embedder),
     }
+    files["config_sentence_transformers.json"] |= {"similarity_fn_name": embedder.similarity}
     if projection := embedder.projection:
         theirs = {ours: name for name, ours in TORCH_ACTIVATIONS.items()}
         files["2_Dense/config.json"] = {

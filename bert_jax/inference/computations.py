@@ -1,6 +1,9 @@
 """What a model can be asked to compute for the texts of a batch; an engine computes it."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
 
 from bert_jax.hub.sentence_transformers import Projection
 
@@ -45,6 +48,26 @@ class PooledStates:
     projection: Projection | None = None
 
 
+class SparseVector(NamedTuple):
+    """The entries of a vector that are not 0."""
+
+    ids: np.ndarray
+    weights: np.ndarray
+
+
+@dataclass(frozen=True)
+class SparseVectors:
+    """One vector [V] for a text, pooled from the logits of the masked language model."""
+
+    pooling: str
+    activation: str
+
+    def keep(self, vector: np.ndarray) -> SparseVector:
+        """Return what is kept of a vector until those of all texts are there."""
+        ids = np.flatnonzero(vector).astype(np.int32)
+        return SparseVector(ids, vector[ids])
+
+
 @dataclass(frozen=True)
 class MaskFillings:
     """(probabilities, ids) of the `top` tokens at each of the target positions."""
@@ -71,10 +94,11 @@ Computation = (
     | LayerStates
     | AttentionWeights
     | PooledStates
+    | SparseVectors
     | MaskFillings
     | LogLikelihoods
 )
-# Texts do not share rows for these. The first two have an axis of layers before that of tokens. The others have logits
-# over the vocabulary at each target, and a row has room for many texts.
-ROW_FOR_EACH = LayerStates, AttentionWeights, MaskFillings, LogLikelihoods
+# Texts do not share rows for these. The first two have an axis of layers before that of tokens. The others have an axis
+# of the vocabulary for each target or text, and a row has room for many texts.
+ROW_FOR_EACH = LayerStates, AttentionWeights, SparseVectors, MaskFillings, LogLikelihoods
 POOLER = "pooler"  # BERT's own pooling, beside those of `POOLINGS`

@@ -11,8 +11,8 @@ from bert_jax.core.config import Range, check_flag, check_number
 from bert_jax.core.errors import BertJaxError, check_name, first_line
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.sentence_transformers import EmbedderSettings
-from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.engine import open_directory
+from bert_jax.inference.prompted_encoder import PromptedEncoder
 from bert_jax.inference.streaming import (
     TextOrPair,
     Texts,
@@ -28,8 +28,6 @@ from bert_jax.inference.text_vectors import (
     QUERY_PROMPTS,
     EmbeddingPipeline,
     PromptText,
-    embedder_reading,
-    find_prompt_name,
 )
 from bert_jax.inference.zero_shot import (
     LABEL_ALONE,
@@ -106,7 +104,7 @@ class EncodeSettings(TypedDict, total=False):
     long_texts: str
 
 
-class Embedder(Encoder):
+class Embedder(PromptedEncoder):
     """Turns texts into vectors whose cosines say how similar the texts are."""
 
     @classmethod
@@ -242,9 +240,6 @@ class Embedder(Encoder):
             inputs, self._choose_prompt(prompt_name, prompt, DOCUMENT_PROMPTS), prompt, **settings
         )
 
-    def _choose_prompt(self, name: str | None, prompt: str | None, usual: tuple[str, ...]) -> str | None:
-        return find_prompt_name(self.embedder, usual) if name is None and prompt is None else name
-
     def similarity(self, embeddings1: Any, embeddings2: Any) -> np.ndarray:
         """Return the cosine of each vector or text on one side with each one on the other, [N1, N2].
 
@@ -321,17 +316,3 @@ class Embedder(Encoder):
                 f"{name} has a vector that is not finite in float32; leave it out, or scale it"
             )
         return vectors / np.maximum(lengths, 1e-12)
-
-    @property
-    def prompts(self) -> dict[str, str]:
-        return dict(self.embedder.prompts)
-
-    @property
-    def max_seq_length(self) -> int:
-        """The most tokens of a text that the model reads."""
-        return embedder_reading(self).max_length
-
-    def get_embedding_dimension(self) -> int:
-        return self.layout.vector_size
-
-    get_sentence_embedding_dimension = get_embedding_dimension

@@ -54,6 +54,8 @@ def class_name_for(layout: Layout) -> str:
     """Return the name of the class that `bert_jax.load` returns for a model."""
     if layout.embedder:
         return "Embedder"
+    if layout.sparse:
+        return "SparseEmbedder"
     if layout.is_cross_encoder:
         return "Reranker"
     return next(

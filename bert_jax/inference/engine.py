@@ -39,6 +39,9 @@ class Engine(Protocol):
     def params(self) -> dict:
         """The parameters of the model's Flax module."""
 
+    def module_params(self, name: str) -> dict:
+        """Return the parameters of a module that is neither the encoder nor a head."""
+
     def write_model(self, directory: Path, layout: Layout, tokenizer: Tokenizer | None) -> None:
         """Write the files of the model into a directory."""
 

@@ -13,6 +13,7 @@ from bert_jax.inference.engine import open_directory
 from bert_jax.inference.masked_lm import MaskedLM
 from bert_jax.inference.question_answerer import QuestionAnswerer
 from bert_jax.inference.reranker import Reranker
+from bert_jax.inference.sparse_embedder import SparseEmbedder
 from bert_jax.inference.tagger import Tagger
 
 if TYPE_CHECKING:
@@ -20,7 +21,16 @@ if TYPE_CHECKING:
 
 CLASSES: dict[str, type[Encoder]] = {
     model_class.__name__: model_class
-    for model_class in (Embedder, Classifier, Tagger, QuestionAnswerer, Reranker, MaskedLM, Encoder)
+    for model_class in (
+        Embedder,
+        SparseEmbedder,
+        Classifier,
+        Tagger,
+        QuestionAnswerer,
+        Reranker,
+        MaskedLM,
+        Encoder,
+    )
 }
 
 
@@ -52,8 +62,8 @@ def load(
 ) -> "Encoder | AdapterModels":
     """Open a Hugging Face model directory of any family in hub/families, as the class for what it is.
 
-    An `Embedder`, `Classifier`, `Tagger`, `QuestionAnswerer`, `Reranker` or `MaskedLM`, else an `Encoder`. Each class
-    also has its own `load`, which refuses a model of another use.
+    An `Embedder`, `SparseEmbedder`, `Classifier`, `Tagger`, `QuestionAnswerer`, `Reranker` or `MaskedLM`, else an
+    `Encoder`. Each class also has its own `load`, which refuses a model of another use.
 
     `head` puts a new head on the encoder ("classify", "tag", "answer", ...), with `labels` if it takes any, and with
     random initial values from `seed`. `dtype`, `attention` and `remat` say how to compute, as in the config of a run.

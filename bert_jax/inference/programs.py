@@ -26,6 +26,7 @@ from bert_jax.inference.computations import (
     LogLikelihoods,
     MaskFillings,
     PooledStates,
+    SparseVectors,
     WithAdapters,
 )
 from bert_jax.inference.kept_programs import load_program, program_file, save_program
@@ -39,6 +40,7 @@ from bert_jax.models.kernels.kernel_choice import note_choices
 from bert_jax.models.layers import STATES, WEIGHTS
 from bert_jax.models.mesh import DATA, platform
 from bert_jax.models.pooling import pool, project, text_mask
+from bert_jax.models.sparse_pooling import sparse_vectors
 
 
 def uses_unrolled_layers() -> bool:
@@ -258,6 +260,20 @@ def pooled_states(wanted: PooledStates, config: EncoderConfig) -> Program:
             return pool(hidden, text_mask(batch), wanted.pooling, wanted.normalize)
         vectors = pool(hidden, text_mask(batch), wanted.pooling, False)
         return project(vectors, params[PROJECTION]["dense"], wanted.projection.activation)
+
+    return run
+
+
+@program_of.register
+def pooled_logits(wanted: SparseVectors, config: EncoderConfig) -> Program:
+    encoder, decodes = Encoder(config, uses_unrolled_layers()), config.positions == "decoder"
+
+    def run(params, batch):
+        states = encoder.apply({"params": params["encoder"]}, batch, False, decodes)
+        states = states[1] if decodes else states
+        return sparse_vectors(
+            config, params, states, batch["attention_mask"], wanted.pooling, wanted.activation
+        )
 
     return run
 

@@ -13,7 +13,7 @@ import numpy as np
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.progress import Progress
 from bert_jax.hub.layout import Layout
-from bert_jax.hub.sentence_transformers import EmbedderSettings
+from bert_jax.hub.sentence_transformers import EmbedderSettings, TextSettings
 from bert_jax.hub.weights import is_finite
 from bert_jax.inference.batching import make_batches, split_outputs
 from bert_jax.inference.computations import Computation, HeadLogits
@@ -50,6 +50,11 @@ class Runner:
         self._tokenizer = tokenizer
         self.embedder = layout.embedder or EmbedderSettings()
         self.calibration, self.origin, self.scope = calibration, origin, scope
+
+    @property
+    def text_settings(self) -> TextSettings:
+        """How it reads texts to turn them into vectors."""
+        return self.layout.sparse or self.embedder
 
     @property
     def params(self) -> dict:
@@ -119,6 +124,7 @@ class Runner:
                 'each process, or start processes by multiprocessing.get_context("spawn")'
             )
         engine = engine or self.engine
+        keep = getattr(wanted, "keep", lambda output: output)
         outputs: list = [None] * len(encodings)
         ahead: list = []  # the device computes a batch while the host reads the outputs of the one before
 
@@ -134,7 +140,7 @@ class Runner:
                 )
             parts = zip(*(split_outputs(value, rows, batch) for value in values), strict=True)
             for i, of_one in zip(chain.from_iterable(rows), parts, strict=True):
-                outputs[i] = of_one if several else of_one[0]
+                outputs[i] = of_one if several else keep(of_one[0])
             if progress:
                 progress.advance(sum(map(len, rows)))
 

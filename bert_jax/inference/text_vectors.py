@@ -1,18 +1,19 @@
 """How a model turns texts into vectors: its prompts, its windows, its pooling."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from bert_jax.core.config import Range, check_number
 from bert_jax.core.errors import BertJaxError, check_name
-from bert_jax.hub.sentence_transformers import EmbedderSettings
-from bert_jax.inference.computations import PooledStates
+from bert_jax.hub.sentence_transformers import TextSettings
+from bert_jax.inference.computations import Computation, PooledStates
 from bert_jax.inference.runner import ModelInputs, Runner, TextPipeline
 from bert_jax.models.pooling_weights import POOLINGS
 from bert_jax.text.truncation import WINDOWS_ADVICE, EncodingOptions, TruncationCounter, TruncationWarner
 
+Result = TypeVar("Result")
 # The usual names of the prompts for queries and for documents.
 QUERY_PROMPTS, DOCUMENT_PROMPTS = ("query",), ("document", "passage", "corpus")
 
@@ -23,7 +24,26 @@ class PromptText(NamedTuple):
     text: str
 
 
-class EmbeddingPipeline(TextPipeline[np.ndarray]):
+class PromptedPipeline(TextPipeline[Result]):
+    """Computes something for texts with a prompt before each; long texts are truncated or read in windows."""
+
+    def __init__(
+        self, model: Runner, computation: Computation, prompt: str | PromptText | None, long_texts: str,
+        truncated: TruncationCounter | None,
+    ):  # fmt: skip
+        self.before = prompt_text(model.text_settings, prompt)
+        self.reading = embedder_reading(model, long_texts)
+        counter = truncated or TruncationWarner(self.reading.max_length, WINDOWS_ADVICE)
+        super().__init__(model, computation, counter)
+
+    def preprocess(self, texts: Sequence) -> ModelInputs:
+        prepared = prepare_texts(self.model.text_settings, texts, self.before)
+        windows = self.reading.encode(self.model.tokenizer, prepared)
+        rows = [window for parts in windows for window in parts]
+        return ModelInputs(texts, rows, [parts[0] for parts in windows], windows)
+
+
+class EmbeddingPipeline(PromptedPipeline[np.ndarray]):
     """Computes the vectors [N, D] of a list of texts, with the settings of `Embedder.encode`.
 
     With `truncated`, truncated texts are counted there, and no warning is given.
@@ -47,16 +67,8 @@ class EmbeddingPipeline(TextPipeline[np.ndarray]):
             check_number(dimensions, "dimensions", is_whole=True, allowed=Range(1, width))
         self.normalize = embedder.normalize if normalize is None else normalize
         self.dimensions = dimensions
-        self.before = prompt_text(embedder, prompt)
-        self.reading = embedder_reading(model, long_texts)
-        counter = truncated or TruncationWarner(self.reading.max_length, WINDOWS_ADVICE)
-        super().__init__(model, PooledStates(pooling, projection=embedder.projection), counter)
-
-    def preprocess(self, texts: Sequence) -> ModelInputs:
-        prepared = prepare_texts(self.model.embedder, texts, self.before)
-        windows = self.reading.encode(self.model.tokenizer, prepared)
-        rows = [window for parts in windows for window in parts]
-        return ModelInputs(texts, rows, [parts[0] for parts in windows], windows)
+        computation = PooledStates(pooling, projection=embedder.projection)
+        super().__init__(model, computation, prompt, long_texts, truncated)
 
     def postprocess(self, inputs: ModelInputs, outputs: list) -> np.ndarray:
         vectors = np.stack(outputs)
@@ -71,15 +83,15 @@ class EmbeddingPipeline(TextPipeline[np.ndarray]):
 def embedder_reading(model: Runner, long_texts: str = "truncate") -> EncodingOptions:
     """Return how the model reads texts to embed them."""
     longest = model.config.max_position_embeddings
-    return EncodingOptions(min(model.embedder.max_length or longest, longest), long_texts)
+    return EncodingOptions(min(model.text_settings.max_length or longest, longest), long_texts)
 
 
-def find_prompt_name(embedder: EmbedderSettings, names: Sequence[str]) -> str | None:
+def find_prompt_name(embedder: TextSettings, names: Sequence[str]) -> str | None:
     """Return the first of these names that the embedder has a prompt for, or None: the default prompt, if any."""
     return next((name for name in names if name in embedder.prompts), None)
 
 
-def prompt_text(embedder: EmbedderSettings, prompt: str | PromptText | None) -> str:
+def prompt_text(embedder: TextSettings, prompt: str | PromptText | None) -> str:
     """Return the text of a prompt, by default of the embedder's default prompt, or "" if it has none."""
     if isinstance(prompt, PromptText):
         return check_prompt(embedder, prompt.text)
@@ -92,7 +104,7 @@ def prompt_text(embedder: EmbedderSettings, prompt: str | PromptText | None) -> 
     return check_prompt(embedder, embedder.prompts[str(name)])
 
 
-def check_prompt(embedder: EmbedderSettings, before: str) -> str:
+def check_prompt(embedder: TextSettings, before: str) -> str:
     """Return the text of a prompt; refuse it if the model cannot read it."""
     if not isinstance(before, str):
         raise BertJaxError(f"prompt must be a text, not {before!r:.40}; prompt_name names one of the model's")
@@ -101,7 +113,7 @@ def check_prompt(embedder: EmbedderSettings, before: str) -> str:
     return before
 
 
-def prepare_texts(embedder: EmbedderSettings, texts: Sequence, before: str) -> Sequence:
+def prepare_texts(embedder: TextSettings, texts: Sequence, before: str) -> Sequence:
     """Return the texts with the prompt `before` in front, in lower case if the embedder reads them so.
 
     Only single texts get the prompt, not pairs.

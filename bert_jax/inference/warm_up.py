@@ -9,7 +9,7 @@ from bert_jax.core.config import Range, check_number
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.progress import track
 from bert_jax.inference.batching import BatchShapes, row_collator
-from bert_jax.inference.computations import Computation, HeadLogits, MaskFillings, PooledStates
+from bert_jax.inference.computations import Computation, HeadLogits, MaskFillings, PooledStates, SparseVectors
 from bert_jax.inference.engine import shapes_for
 from bert_jax.inference.runner import Runner
 from bert_jax.models.heads import HEADS
@@ -77,6 +77,8 @@ def list_computations(model: Runner) -> list[tuple[Computation, Mapping[str, tup
     embedder, heads = model.embedder, model.layout.heads
     if kind := find_kind(model.layout):
         return [(HeadLogits(model.require_head(kind.heads, kind.name), len(model.labels)), {})]
+    if sparse := model.layout.sparse:
+        return [(SparseVectors(sparse.pooling, sparse.activation), {})]
     computations: list = [(PooledStates(embedder.pooling, projection=embedder.projection), {})]
     if "mlm" in heads:
         computations.append((MaskFillings(5), {"target_positions": (1,)}))

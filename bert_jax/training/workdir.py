@@ -31,6 +31,7 @@ from bert_jax.hub.adapter_targets import AdapterConfig
 from bert_jax.hub.families import FAMILIES
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.sentence_transformers import EmbedderSettings
+from bert_jax.hub.sparse_encoder import SparseSettings
 from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.training.run_config import RunConfig
@@ -58,6 +59,7 @@ class LayoutJson(TypedDict):
     family: str
     config: dict[str, Any]
     embedder: NotRequired[dict[str, Any]]
+    sparse: NotRequired[dict[str, Any]]
 
 
 class RunJson(TypedDict):
@@ -181,7 +183,8 @@ class Workdir:
 def layout_to_json(layout: Layout) -> dict:
     values = {name: getattr(layout, name) for name in ("heads", "labels", "pooler", "hf_config")}
     values |= {"family": layout.family.model_type, "config": dataclasses.asdict(layout.config)}
-    return values | ({"embedder": dataclasses.asdict(layout.embedder)} if layout.embedder else {})
+    kinds = {"embedder": layout.embedder, "sparse": layout.sparse}
+    return values | {name: dataclasses.asdict(settings) for name, settings in kinds.items() if settings}
 
 
 def layout_from_json(values: dict) -> Layout:
@@ -190,7 +193,8 @@ def layout_from_json(values: dict) -> Layout:
     family = FAMILIES.look_up_from_file(values["family"])
     heads, labels = tuple(values["heads"]), tuple(values["labels"])
     embedder = EmbedderSettings.from_dict(values["embedder"]) if "embedder" in values else None
-    return Layout(config, family, heads, labels, values["pooler"], values["hf_config"], embedder)
+    sparse = SparseSettings(**values["sparse"]) if "sparse" in values else None
+    return Layout(config, family, heads, labels, values["pooler"], values["hf_config"], embedder, sparse)
 
 
 def save_models(

@@ -84,6 +84,9 @@ class JaxEngine:
     def params(self) -> dict:
         return restack_layers(self.device_params)
 
+    def module_params(self, name: str) -> dict:
+        return jax.device_get(self.device_params[name])
+
     def write_model(self, directory: Path, layout: Layout, tokenizer: Tokenizer | None) -> None:
         save_model(directory, layout, self.params, tokenizer)
 

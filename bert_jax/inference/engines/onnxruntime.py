@@ -14,8 +14,9 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.core.hashes import FILE, find_damaged_files, read_hashes, write_hashes
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.model_directory import ModelDirectory
-from bert_jax.hub.onnx_files import ANSWER_LOGITS, HIDDEN_STATES, LOGITS, dtype_of, find_onnx_file
+from bert_jax.hub.onnx_files import ANSWER_LOGITS, EMBEDDING, HIDDEN_STATES, LOGITS, dtype_of, find_onnx_file
 from bert_jax.hub.sentence_transformers import PROJECTION, write_embedder
+from bert_jax.hub.sparse_encoder import QUERY_WEIGHTS
 from bert_jax.inference.batching import CPU_TOKENS, BatchShapes, split_texts
 from bert_jax.inference.computations import (
     POOLER,
@@ -25,6 +26,7 @@ from bert_jax.inference.computations import (
     LogLikelihoods,
     MaskFillings,
     PooledStates,
+    SparseVectors,
 )
 from bert_jax.inference.onnx_session import OnnxSession, require_packages
 from bert_jax.models.pooling_weights import POOLING_WEIGHTS
@@ -42,8 +44,8 @@ class OnnxRuntimeEngine:
     slot: int = 0
     shapes = BatchShapes(CPU_TOKENS, overhead=24)
 
-    def __init__(self, session: OnnxSession, dtype: str, projection: dict[str, np.ndarray]):
-        self.session, self.dtype, self.projection = session, dtype, projection
+    def __init__(self, session: OnnxSession, dtype: str, beside: dict[str, dict[str, np.ndarray]]):
+        self.session, self.dtype, self.beside = session, dtype, beside
 
     @classmethod
     def open_directory(cls, path, dtype: str, **settings: Any) -> ModelDirectory:
@@ -58,15 +60,21 @@ class OnnxRuntimeEngine:
         layout, file = directory.layout, directory.onnx_file
         assert file is not None  # `open_directory` has found it
         refuse_damage(directory.path, file)
-        mappings = [part for part in layout.parameter_mappings(True) if part.path.startswith(PROJECTION)]
-        dense = {part.path.split("/")[-1]: directory.read_parameter(part, 1) for part in mappings}
-        return cls(OnnxSession(file), dtype_of(file), dense)
+        beside: dict[str, dict[str, np.ndarray]] = {PROJECTION: {}, QUERY_WEIGHTS: {}}
+        for part in layout.parameter_mappings(True):
+            module, *_, name = part.path.split("/")
+            if module in beside:
+                beside[module][name] = directory.read_parameter(part, 1)
+        return cls(OnnxSession(file), dtype_of(file), beside)
 
     @property
     def params(self) -> dict:
         raise BertJaxError(
             f"the weights of {self.session.path} are not read; load the directory that it was exported from"
         )
+
+    def module_params(self, name: str) -> dict:
+        return self.beside[name]
 
     def write_model(self, directory: Path, layout: Layout, tokenizer: Tokenizer | None) -> None:
         source = self.session.path.parents[1]
@@ -122,9 +130,14 @@ class OnnxRuntimeEngine:
             raise BertJaxError(f'pooling="{POOLER}" is not computed by the engine {self.name}; use jax')
         vectors = pooled(self.run(batch, HIDDEN_STATES)[0], batch["attention_mask"], wanted.pooling)
         if wanted.projection:
-            vectors = vectors @ self.projection["kernel"] + self.projection.get("bias", 0)
+            dense = self.beside[PROJECTION]
+            vectors = vectors @ dense["kernel"] + dense.get("bias", 0)
             vectors = ACTIVATIONS[wanted.projection.activation](vectors)
         return normalized(vectors) if wanted.normalize else vectors
+
+    @start.register
+    def sparse_vectors(self, wanted: SparseVectors, batch: Batch) -> Any:
+        return self.run(batch, EMBEDDING)[0]
 
     @start.register
     def mask_fillings(self, wanted: MaskFillings, batch: Batch) -> Any:

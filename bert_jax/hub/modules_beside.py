@@ -1,0 +1,33 @@
+"""The modules of `sentence-transformers` that have weights of their own beside those of an encoder."""
+
+from functools import partial
+from pathlib import Path
+
+from bert_jax.hub import sentence_transformers, sparse_encoder
+from bert_jax.hub.sentence_transformers import PROJECTION, EmbedderSettings
+from bert_jax.hub.sparse_encoder import QUERY_WEIGHTS, SparseSettings
+from bert_jax.hub.tensors import Tensors
+from bert_jax.text.tokenizer_directory import open_tokenizer
+
+
+def folders_beside(directory: Path) -> dict[str, Path]:
+    """Return the folders of these modules, by the prefixes of their tensors."""
+    folders = {
+        PROJECTION: sentence_transformers.projection_folder(directory),
+        QUERY_WEIGHTS: sparse_encoder.query_weights_folder(directory),
+    }
+    return {prefix: folder for prefix, folder in folders.items() if folder}
+
+
+def open_beside(
+    directory: Path, embedder: EmbedderSettings | None, sparse: SparseSettings | None, entries: int
+) -> Tensors:
+    """Open the tensors of these modules, for a model with so many entries in its vocabulary."""
+    folders = folders_beside(directory)
+    if sparse and sparse.query_weights:
+        tokenizer = partial(open_tokenizer, sparse_encoder.encoder_folder(directory))
+        return sparse_encoder.open_query_weights(folders[QUERY_WEIGHTS], tokenizer, entries)
+    if embedder and embedder.projection:
+        projection = Tensors.from_directory(folders[PROJECTION])
+        return projection.renamed(lambda name: (f"{PROJECTION}.{name}",))
+    return Tensors({}, {})
