@@ -1,8 +1,8 @@
 """The models of an index: they compute the rows of documents and queries, and measure passages in tokens."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -14,18 +14,23 @@ from bert_jax.core.paths import require_path
 from bert_jax.hub.local_directory import resolve_directory
 from bert_jax.hub.model_directory import model_fingerprint
 from bert_jax.hub.onnx_files import NoOnnxFile
+from bert_jax.inference.computations import SparseVector
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.load import load
+from bert_jax.inference.sparse_embedder import SparseEmbedder
+from bert_jax.inference.sparse_vectors import SparsePipeline, require_sparse
 from bert_jax.inference.text_vectors import (
     DOCUMENT_PROMPTS,
     QUERY_PROMPTS,
     EmbeddingPipeline,
+    PromptedPipeline,
     embedder_reading,
     find_prompt_name,
     prompt_text,
 )
-from bert_jax.search.index_manifest import DENSE_ROWS, IndexedModel
+from bert_jax.search.index_manifest import DENSE_ROWS, SPARSE_ROWS, IndexedModel
 from bert_jax.search.passages import TokenizerCounter
+from bert_jax.search.sparse import ACTIVE, pack_rows
 from bert_jax.text.truncation import TruncationCounter, TruncationWarner
 
 IndexModel = str | PathLike[str] | Encoder  # a model's directory, or a model loaded from one
@@ -37,9 +42,12 @@ class IndexEncoder:
     flag = "--model"
 
     def __init__(self, model: IndexModel, **computed: Any):
-        self.model = model if isinstance(model, Encoder) else load(model, **computed)
-        self.directory = directory_of(self.model)
+        self.model = model if isinstance(model, Encoder) else self.open(model, **computed)
+        self.directory = directory_of(model)
         self.truncated = TruncationCounter(self.max_length)
+
+    def open(self, path: str | PathLike[str], **computed: Any) -> Encoder:
+        return load(path, **computed)
 
     @property
     def max_length(self) -> int:
@@ -47,13 +55,13 @@ class IndexEncoder:
 
     @cached_property
     def facts(self) -> IndexedModel:
-        embedder = self.model.embedder
+        texts = self.model.text_settings
         return IndexedModel(
             path=str(self.directory),
             fingerprint=model_fingerprint(self.directory),
             tokenizer=self.model.tokenizer.fingerprint,
-            query_prompt=prompt_text(embedder, find_prompt_name(embedder, QUERY_PROMPTS)),
-            document_prompt=prompt_text(embedder, find_prompt_name(embedder, DOCUMENT_PROMPTS)),
+            query_prompt=prompt_text(texts, find_prompt_name(texts, QUERY_PROMPTS)),
+            document_prompt=prompt_text(texts, find_prompt_name(texts, DOCUMENT_PROMPTS)),
             max_length=self.max_length,
             **self.vector_facts,
         )
@@ -69,7 +77,7 @@ class IndexEncoder:
 
     @property
     def token_counter(self) -> TokenizerCounter:
-        return TokenizerCounter(self.model.tokenizer, self.model.embedder.lower_case)
+        return TokenizerCounter(self.model.tokenizer, self.model.text_settings.lower_case)
 
     def passage_room(self, passage_tokens: int) -> int:
         """Return the number of tokens left for a passage besides the special tokens and the prompt."""
@@ -78,20 +86,64 @@ class IndexEncoder:
 
     def pipeline(
         self, prompts: Sequence[str] = QUERY_PROMPTS, truncated: TruncationCounter | None = None
-    ) -> EmbeddingPipeline:
-        return EmbeddingPipeline(
-            self.model, prompt=find_prompt_name(self.model.embedder, prompts), normalize=True,
-            truncated=truncated or TruncationCounter(self.max_length),
-        )  # fmt: skip
+    ) -> PromptedPipeline:
+        return EmbeddingPipeline(self.model, normalize=True, **self.pipeline_settings(prompts, truncated))
 
-    def encode_documents(self, texts: Sequence[str]) -> np.ndarray:
+    def pipeline_settings(
+        self, prompts: Sequence[str], truncated: TruncationCounter | None
+    ) -> dict[str, Any]:
+        return {
+            "prompt": find_prompt_name(self.model.text_settings, prompts),
+            "truncated": truncated or TruncationCounter(self.max_length),
+        }
+
+    def encode_documents(self, texts: Sequence[str]) -> Any:
         return self.pipeline(DOCUMENT_PROMPTS, self.truncated)(texts)
 
     def encode_queries(self, texts: Sequence[str]) -> Any:
         return self.pipeline(QUERY_PROMPTS, TruncationWarner(self.max_length))(texts)
 
 
-ENCODERS = {DENSE_ROWS: IndexEncoder}
+class SparseIndexEncoder(IndexEncoder):
+    """The model of the sparse vectors."""
+
+    flag = "--sparse-model"
+
+    def open(self, path: str | PathLike[str], **computed: Any) -> Encoder:
+        return SparseEmbedder.load(path, **computed)
+
+    @property
+    def vector_facts(self) -> dict[str, Any]:
+        settings, entries = require_sparse(self.model), self.model.layout.vector_size
+        return {
+            "pooling": f"{settings.pooling} of {settings.activation}",
+            "normalize": False,
+            "dimensions": entries,
+            "active": min(settings.max_active_dims or ACTIVE, entries),
+        }
+
+    def pipeline(
+        self, prompts: Sequence[str] = QUERY_PROMPTS, truncated: TruncationCounter | None = None
+    ) -> PromptedPipeline:
+        settings = self.pipeline_settings(prompts, truncated)
+        return SparsePipeline(self.model, max_active_dims=self.facts.active, **settings)
+
+    def encode_documents(self, texts: Sequence[str]) -> np.ndarray:
+        return pack_rows(super().encode_documents(texts), self.facts.active)
+
+    def encode_queries(self, texts: Sequence[str]) -> Iterator[tuple[SparseVector, list[str]]]:
+        """Yield the vector of each query, and its tokens."""
+        truncated = TruncationWarner(self.max_length)
+        embed: Callable[..., Any] = self.pipeline(truncated=truncated)
+        if isinstance(self.model, SparseEmbedder) and self.model.layout.has_query_weights:
+            settings = self.pipeline_settings(QUERY_PROMPTS, truncated)
+            embed = partial(self.model.query_weights.embed, **settings)
+        name = self.model.tokenizer.rust.id_to_token
+        for vector in embed(texts):
+            yield vector, [name(token) or f"[{token}]" for token in vector.ids.tolist()]
+
+
+ENCODERS = {DENSE_ROWS: IndexEncoder, SPARSE_ROWS: SparseIndexEncoder}
 
 
 def require_model(model: object, name: str) -> None:

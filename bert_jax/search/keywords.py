@@ -24,8 +24,10 @@ from bert_jax.search.segment_files import SegmentFiles, StringArray, text_writer
 K1, B = 1.5, 0.75
 WINDOW = 4096  # texts whose words are in memory at once
 WORDS, LENGTHS = "words", "lengths.npy"
-# A count above 65,535, of which the largest passage has room, saturates: it hardly changes a score.
 FILES = PostingFiles("postings.starts.npy", "postings.npy", "frequencies.npy", np.uint16)
+MOST = np.iinfo(
+    np.uint16
+).max  # a larger count, for which the largest passage has room, hardly changes a score
 # Accents, and vowels of Hebrew, Arabic and the scripts of India, which \w does not match. Those of Thai, which has no
 # spaces between words, come later and still divide a text.
 MARKS = "".join(mark for mark in map(chr, range(0x300, 0xE00)) if unicodedata.category(mark)[0] == "M")
@@ -52,7 +54,7 @@ def build_postings(folder: Path, texts: Sequence[str], language: str | None) -> 
             np.savez(
                 Path(scratch, str(len(counts))),
                 words=pairs >> 32, passages=(pairs & 0xFFFFFFFF) + start,
-                frequencies=np.minimum(frequencies, np.iinfo(FILES.dtype).max),
+                frequencies=np.minimum(frequencies, MOST),
             )  # fmt: skip
             counts.append(np.bincount(pairs >> 32, minlength=len(numbers)))
             lengths.append(sizes)

@@ -6,36 +6,30 @@ weights, so that they are cached and copied as dense ones are. Searches go by th
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bert_jax.inference.computations import SparseVector
 from bert_jax.search.index_manifest import SPARSE_ROWS
 from bert_jax.search.postings import PostingFiles, Postings, WeightedQuery, Window, write_postings
 from bert_jax.search.segment_files import SegmentFiles
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
 
 POSTINGS = PostingFiles("sparse.starts.npy", "sparse.postings.npy", "sparse.weights.npy", np.float32)
 ACTIVE = 256  # the most tokens of a row, unless the model has its own limit: those with the largest weights
 WINDOW = 4096  # rows whose postings are sorted at once
 
 
-def pack_rows(vectors: "csr_array", width: int) -> np.ndarray:
-    """Return the rows [N, 2, width] of vectors [N, V] with at most `width` tokens."""
-    counts = np.diff(vectors.indptr)
-    rows = np.zeros((len(counts), 2, width), np.float32)
-    number = np.arange(len(counts)).repeat(counts)
-    place = np.arange(len(number)) - vectors.indptr[number]
-    rows[number, 0, place], rows[number, 1, place] = vectors.indices, vectors.data
+def pack_rows(vectors: Sequence[SparseVector], width: int) -> np.ndarray:
+    """Return the rows [N, 2, width] of vectors with at most `width` tokens."""
+    rows = np.zeros((len(vectors), 2, width), np.float32)
+    for row, (tokens, weights) in zip(rows, vectors, strict=True):
+        row[0, : len(tokens)], row[1, : len(tokens)] = tokens, weights
     return rows
 
 
-def unpack_row(row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the token ids and the weights of a row [2, A]."""
+def unpack_row(row: np.ndarray) -> SparseVector:
     kept = row[1] != 0
-    return row[0, kept].astype(np.int32), row[1, kept]
+    return SparseVector(row[0, kept].astype(np.int32), row[1, kept])
 
 
 def build_postings(folder: Path, vocabulary: int) -> None:
@@ -61,14 +55,14 @@ def open_postings(files: SegmentFiles, passages: int, vocabulary: int) -> Postin
 
 
 def weight_query(
-    vector: "csr_array",
+    vector: SparseVector,
     tokens: Sequence[str],
     segments: Sequence[tuple[Postings, np.ndarray | None]],
 ) -> WeightedQuery:
-    """Return what the `tokens` of a query's vector [1, V] add to the scores of the passages of segments, each given as
+    """Return what the `tokens` of a query's vector add to the scores of the passages of segments, each given as
     (postings, which passages are not removed; None: all)."""
     scores = {}
-    for token, weight in zip(vector.indices.tolist(), vector.data, strict=True):
+    for token, weight in zip(vector.ids.tolist(), vector.weights, strict=True):
         found = [postings.find(token, live) for postings, live in segments]
         scores[token] = [(passages, weight * weights) for passages, weights in found]
     return WeightedQuery(tuple(zip(tokens, scores, strict=True)), scores)

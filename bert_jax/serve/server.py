@@ -81,7 +81,7 @@ def open_models(
     embedders = {
         model_fingerprint(model.directory): model
         for model in (opened.values() if indexes else ())
-        if model.layout.embedder
+        if model.layout.embedder or model.layout.sparse
     }
     for name in indexes:
         index = Index.open(named[name], **computed)

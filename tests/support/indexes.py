@@ -7,8 +7,8 @@ from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
-from scipy.sparse import csr_array
 
+from bert_jax.inference.computations import SparseVector
 from bert_jax.search.documents import Document
 from bert_jax.search.index import Index
 from bert_jax.search.index_manifest import DENSE_ROWS, SPARSE_ROWS, IndexedModel, IndexManifest
@@ -30,13 +30,14 @@ def hashed_vectors(texts: list[str]) -> np.ndarray:
     return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
 
 
-def sparse_vectors(texts: list[str]) -> csr_array:
+def sparse_vectors(texts: list[str]) -> list[SparseVector]:
     """A weight for each of DOCUMENT_WORDS in a text; more for a word that comes often."""
-    counts = np.zeros((len(texts), VOCABULARY), np.float32)
-    for row, text in zip(counts, texts, strict=True):
-        for number in re.findall(r"w(\d+)", text.lower()):
-            row[int(number)] += 1
-    return csr_array(np.log1p(counts) * (1 + np.arange(VOCABULARY, dtype=np.float32) / 7))
+    vectors = []
+    for text in texts:
+        numbers = [int(number) for number in re.findall(r"w(\d+)", text.lower())]
+        tokens, counts = np.unique(np.array(numbers, np.int32), return_counts=True)
+        vectors.append(SparseVector(tokens, (np.log1p(counts) * (1 + tokens / 7)).astype(np.float32)))
+    return vectors
 
 
 def sparse_rows(texts: list[str]) -> np.ndarray:
@@ -72,10 +73,9 @@ class QueryEncoder:
 
 class SparseQueryEncoder:
     @staticmethod
-    def encode_queries(texts: list[str]) -> Iterator[tuple[csr_array, list[str]]]:
-        for text in texts:
-            vector = sparse_vectors([text])
-            yield vector, [f"w{token}" for token in vector.indices]
+    def encode_queries(texts: list[str]) -> Iterator[tuple[SparseVector, list[str]]]:
+        for vector in sparse_vectors(texts):
+            yield vector, [f"w{token}" for token in vector.ids]
 
 
 def open_with_encoders(path, **how) -> Index:
