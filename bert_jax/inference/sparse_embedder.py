@@ -56,7 +56,7 @@ class SparseEmbedder(PromptedEncoder):
             require_sparse(self), self.tokenizer, np.asarray(weights), self.config.max_position_embeddings
         )
 
-    def encode(
+    def encode(  # type: ignore[override]  # not the dense vectors of an encoder
         self, inputs: Any, prompt_name: str | None = None, prompt: str | None = None, batch_size: int | None = None,
         show_progress_bar: bool | None = None, max_active_dims: int | None = None, *, long_texts: str = "truncate",
     ) -> "csr_array | Iterator[csr_array]":  # fmt: skip
