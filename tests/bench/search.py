@@ -20,7 +20,7 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.data.npy_writer import npy_writer
 from bert_jax.search.documents import Document
 from bert_jax.search.index import Index
-from bert_jax.search.index_manifest import IndexedModel, IndexManifest
+from bert_jax.search.index_manifest import DENSE_ROWS, IndexedModel, IndexManifest
 from bert_jax.search.index_writer import open_writer
 from bert_jax.search.nearest import find_nearest
 from bert_jax.search.passages import PassageCutter, WordCounter
@@ -121,7 +121,9 @@ class BuiltIndex:
     def add(self, first: int, count: int) -> None:
         with open_writer(self.path, IndexManifest(self.model, 4 * WORDS, 0)) as writer:
             writer.add_documents(
-                made_documents(first, count), PassageCutter(WordCounter(), 4 * WORDS, 0), self.encode
+                made_documents(first, count),
+                PassageCutter(WordCounter(), 4 * WORDS, 0),
+                {DENSE_ROWS: self.encode},
             )
 
     def encode(self, texts: list[str]) -> np.ndarray:
