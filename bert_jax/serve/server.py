@@ -246,8 +246,6 @@ def run_server(application: Application, listener: socket.socket, announce: Call
     for number in STOPPING:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, server.handle_exit)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # for the server that follows this one
-    listener.listen(config.backlog)
     server.run([listener])
     if server.force_exit:
         raise BertJaxError("stopped by a second signal; requests that were not answered yet are lost")
