@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 def write_sparse_vectors(
     directory: ModelDirectory, settings: dict[str, Any], source: str, column: str, output: str | None
 ) -> None:
-    """Write vectors to standard output, or to a .npz file, which SciPy's `load_npz` reads; `settings` are those of
-    `SparsePipeline`."""
+    """Write vectors to standard output, or to a .npz file of SciPy's; `settings` are those of `SparsePipeline`."""
     from scipy.sparse import save_npz, vstack
 
     if output is None:
