@@ -22,6 +22,7 @@ __all__ = [
     "Reranker",
     "Run",
     "Span",
+    "StaticEmbedder",
     "Tagger",
     "TrainingTask",
     "UpdateCounts",
@@ -48,6 +49,7 @@ MODULES = {
     "inference.masked_lm": "Filled MaskedLM PseudoLogLikelihood",
     "inference.question_answerer": "Answer QuestionAnswerer",
     "inference.reranker": "Ranked Reranker",
+    "inference.static_embedder": "StaticEmbedder",
     "inference.tagger": "Span Tagger",
     "runs.corpus": "prepare train_tokenizer",
     "runs.evaluate": "compare evaluate evaluate_index",
@@ -71,6 +73,7 @@ if TYPE_CHECKING:
     from bert_jax.inference.masked_lm import Filled, MaskedLM, PseudoLogLikelihood
     from bert_jax.inference.question_answerer import Answer, QuestionAnswerer
     from bert_jax.inference.reranker import Ranked, Reranker
+    from bert_jax.inference.static_embedder import StaticEmbedder
     from bert_jax.inference.tagger import Span, Tagger
     from bert_jax.runs.corpus import prepare, train_tokenizer
     from bert_jax.runs.evaluate import compare, evaluate, evaluate_index

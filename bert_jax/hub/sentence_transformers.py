@@ -31,7 +31,9 @@ OLD_KEYS = {
 
 
 # The supported modules, in the order in which they run.
-MODULE_KINDS = ("Transformer", "Pooling", "Dense", "Normalize")
+STATIC = "StaticEmbedding"  # in place of Transformer and Pooling
+MODULE_KINDS = (STATIC, "Transformer", "Pooling", "Dense", "Normalize")
+MODULES = "modules.json"
 CLASSIFIES = "sequence-classification"
 PROJECTION = "projection"  # prefix of the tensor names of a Dense
 ACTIVATION = "torch.nn.modules."  # prefix of the names of activations
@@ -110,6 +112,7 @@ class EmbedderSettings:
     default_prompt: str | None = None
     pools_prompt: bool = True
     projection: Projection | None = None
+    is_static: bool = False  # the mean of static embeddings
     similarity: str = "cosine"  # how sentence-transformers compares two embeddings; bert_jax uses the cosine
     unknown: str = ""  # what is not supported here: modules, their order, a pooling mode or parts of a Dense
 
@@ -123,9 +126,9 @@ class EmbedderSettings:
 def read_embedder(directory) -> EmbedderSettings | None:
     """Read how a directory's model embeds texts; return None if there is no modules.json or it is a cross-encoder."""
     directory = Path(directory)
-    if not (directory / "modules.json").is_file():
+    path = directory / MODULES
+    if not path.is_file():
         return None
-    path = directory / "modules.json"
     modules = read_json(path, list[ModuleEntry])
     texts, model_config, tokenizer = (
         read_json(directory / name, kind) if (directory / name).is_file() else {}
@@ -137,12 +140,13 @@ def read_embedder(directory) -> EmbedderSettings | None:
     unknown = [kind for kind in kinds if kind not in MODULE_KINDS]
     if not unknown and (len(modules) > len(kinds) or list(kinds) != sorted(kinds, key=MODULE_KINDS.index)):
         unknown = [f"modules in the order {', '.join(module_kind(module) for module in modules)}"]
-    if "Pooling" not in kinds or not is_inside_directory(f"./{kinds['Pooling']}"):
+    before = kinds.get("Pooling", kinds.get(STATIC))
+    if before is None or not is_inside_directory(f"./{before}"):
         raise BertJaxError(
             f"{path} lists no Pooling module with a folder beside it; copy it again from its source"
         )
-    file = directory / kinds["Pooling"] / "config.json"
-    pooling = read_json(file, PoolingConfig) if file.is_file() else {}
+    file = directory / before / "config.json"
+    pooling = read_json(file, PoolingConfig) if "Pooling" in kinds and file.is_file() else {}
     mode = pooling_mode(pooling)
     length = texts.get("max_seq_length") or tokenizer.get("model_max_length")
     folder = projection_folder(directory)
@@ -158,6 +162,7 @@ def read_embedder(directory) -> EmbedderSettings | None:
         default_prompt=model_config.get("default_prompt_name"),
         pools_prompt=pooling.get("include_prompt", True),
         projection=projection_of(dense, folder) if folder and not unknown else None,
+        is_static=STATIC in kinds,
         similarity=model_config.get("similarity_fn_name") or EmbedderSettings.similarity,
         unknown=", ".join(unknown),
     )
@@ -167,6 +172,18 @@ def is_cross_encoder(directory) -> bool:
     """Whether sentence_bert_config.json says that the model is a cross-encoder, as version 5.4 and later write it."""
     path = Path(directory) / "sentence_bert_config.json"
     return path.is_file() and read_json(path, TransformerConfig).get("transformer_task") == CLASSIFIES
+
+
+def static_folder(directory) -> str | None:
+    """Return the name of the folder of StaticEmbedding, if modules.json lists that module."""
+    path = Path(directory) / MODULES
+    folder = module_folders(read_json(path, list[ModuleEntry])).get(STATIC) if path.is_file() else None
+    if folder is not None and not is_inside_directory(f"./{folder}"):
+        raise BertJaxError(
+            f"{path} names {folder!r:.60} for its {STATIC}, which is not a folder beside it; copy it again from its "
+            "source"
+        )
+    return folder
 
 
 def module_folders(modules: list[ModuleEntry]) -> dict[str, str]:
@@ -180,7 +197,7 @@ def module_kind(module: ModuleEntry) -> str:
 
 def projection_folder(directory) -> Path | None:
     """Return the folder of the Dense between pooling and embedding, if there is one."""
-    path = Path(directory) / "modules.json"
+    path = Path(directory) / MODULES
     folder = module_folders(read_json(path, list[ModuleEntry])).get("Dense") if path.is_file() else None
     if folder is not None and not (
         is_inside_directory(folder) and (path.parent / folder / "config.json").is_file()
@@ -232,9 +249,15 @@ def write_embedder(directory, embedder: EmbedderSettings, width: int) -> None:
     """Write the embedder's files beside a saved model with states of this width, but not the tensors of a Dense."""
     if embedder.unknown:
         raise BertJaxError(f"an embedder with {embedder.unknown} cannot be saved; copy its directory instead")
+    if embedder.is_static and embedder.pooling != "mean":
+        raise BertJaxError(f"{STATIC} takes the mean, not pooling={embedder.pooling}, so this is not saved")
     directory = Path(directory)
-    present = {"Dense": embedder.projection is not None, "Normalize": embedder.normalize}
-    names = [kind for kind in MODULE_KINDS if present.get(kind, True)]
+    present = {
+        STATIC: embedder.is_static,
+        "Dense": embedder.projection is not None,
+        "Normalize": embedder.normalize,
+    }
+    names = [kind for kind in MODULE_KINDS if present.get(kind, not embedder.is_static)]
     modules = [
         {
             "idx": i,
@@ -246,26 +269,27 @@ def write_embedder(directory, embedder: EmbedderSettings, width: int) -> None:
     ]
     mode = MODES[embedder.pooling]
     old = {f"pooling_mode_{OLD_KEYS.get(ours, theirs)}": theirs == mode for ours, theirs in MODES.items()}
-    files = {
-        "modules.json": modules,
-        "1_Pooling/config.json": {
-            "word_embedding_dimension": width,
-            **old,
-            "include_prompt": embedder.pools_prompt,
-        },
-        "sentence_bert_config.json": {
-            "max_seq_length": embedder.max_length,
-            "do_lower_case": embedder.lower_case,
-        },
+    files: dict[str, Any] = {
+        MODULES: modules,
         "config_sentence_transformers.json": {
             "prompts": embedder.prompts,
             "default_prompt_name": embedder.default_prompt,
             "similarity_fn_name": embedder.similarity,
         },
     }
+    if not embedder.is_static:
+        files["1_Pooling/config.json"] = {
+            "word_embedding_dimension": width,
+            **old,
+            "include_prompt": embedder.pools_prompt,
+        }
+        files["sentence_bert_config.json"] = {
+            "max_seq_length": embedder.max_length,
+            "do_lower_case": embedder.lower_case,
+        }
     if projection := embedder.projection:
         theirs = {ours: name for name, ours in TORCH_ACTIVATIONS.items()}
-        files["2_Dense/config.json"] = {
+        files[f"{names.index('Dense')}_Dense/config.json"] = {
             "in_features": width,
             "out_features": projection.width,
             "bias": projection.bias,

@@ -1,7 +1,9 @@
 """How a model turns texts into vectors: its prompts, its windows, its pooling."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,6 +15,7 @@ from bert_jax.inference.runner import ModelInputs, Runner, TextPipeline
 from bert_jax.models.pooling_weights import POOLINGS
 from bert_jax.text.truncation import WINDOWS_ADVICE, EncodingOptions, TruncationCounter, TruncationWarner
 
+THREADS = 2  # one reads texts in Rust while the other holds Python's lock
 # The usual names of the prompts for queries and for documents.
 QUERY_PROMPTS, DOCUMENT_PROMPTS = ("query",), ("document", "passage", "corpus")
 
@@ -58,8 +61,28 @@ class EmbeddingPipeline(TextPipeline[np.ndarray]):
         rows = [window for parts in windows for window in parts]
         return ModelInputs(texts, rows, [parts[0] for parts in windows], windows)
 
+    def __call__(self, texts: Sequence) -> Any:
+        at_once = self.model.texts_per_thread
+        if not 0 < at_once < len(texts):
+            return super().__call__(texts)
+        parts = [texts[i : i + at_once] for i in range(0, len(texts), at_once)]
+        with ThreadPoolExecutor(THREADS) as threads:
+            read, outputs = zip(*threads.map(self.read_and_run, parts), strict=True)
+        rows, first_rows, windows = (
+            list(chain.from_iterable(getattr(inputs, name) for inputs in read))
+            for name in ("rows", "first_rows", "parts")
+        )
+        self.truncated.count(first_rows)
+        return self.postprocess(
+            ModelInputs(texts, rows, first_rows, windows), list(chain.from_iterable(outputs))
+        )
+
+    def read_and_run(self, texts: Sequence) -> tuple[ModelInputs, list]:
+        inputs = self.preprocess(texts)
+        return inputs, self.model.run(inputs.rows, self.computation)
+
     def postprocess(self, inputs: ModelInputs, outputs: list) -> np.ndarray:
-        vectors = np.stack(outputs)
+        vectors = np.asarray(outputs)
         if len(vectors) > len(inputs.texts):
             vectors = average_windows(vectors, inputs.parts)
         vectors = vectors[:, : self.dimensions]
