@@ -74,7 +74,7 @@ class Index:
 
     @classmethod
     def open(
-        cls, path: AnyPath, model: "IndexModel | None" = None, verify: bool = False, *, engine: str = "jax",
+        cls, path: AnyPath, model: "IndexModel | None" = None, verify: bool = False, *, engine: str = "auto",
         dtype: str = "float32", sparse_model: "IndexModel | None" = None,
     ) -> "Index":  # fmt: skip
         """Open an index. `model` is the model's directory if it has moved since the index was built, or the model if it
