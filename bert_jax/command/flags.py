@@ -101,7 +101,8 @@ def given_flags(args: argparse.Namespace, names: Iterable[str]) -> list[str]:
 
 def engine_of(args: argparse.Namespace) -> dict[str, Any]:
     """Return the flags of ENGINE as arguments of `bert_jax.load`."""
-    return {"engine": args.engine, "dtype": args.dtype}
+    given = {"engine": args.engine, "dtype": args.dtype}
+    return given | ({"batch_invariant": True} if args.batch_invariant else {})
 
 
 def find_verbs(module) -> dict[str, Verb]:
@@ -201,6 +202,10 @@ ENGINE = (
     flag(
         "--dtype", choices=("float32", "bfloat16", "int8"), default="float32",
         help="numbers of the matrix products: bfloat16 for jax, int8 for onnxruntime (default float32)",
+    ),
+    flag(
+        "--batch-invariant", action="store_true", help="compute each text so that its result does not depend on the "
+        "others, to the bit; few texts take longer",
     ),
 )  # fmt: skip
 TOKENIZER = flag("--tokenizer", required=True, metavar="DIR", help="vocabulary or model directory")

@@ -86,6 +86,7 @@ class ModelDirectory:
     adapter: adapters.Adapter | None = None  # that it holds
     base: "ModelDirectory | None" = None  # the base model of the adapter
     engine: str = "jax"  # that computes the model
+    batch_invariant: bool = False  # whether it computes texts so that they do not depend on each other
     onnx_file: Path | None = None  # that the engine opens, if the weights are in such a file
 
     @classmethod

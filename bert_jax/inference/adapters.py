@@ -46,6 +46,8 @@ class AdapterBank(JaxEngine):
     def __init__(self, directory: ModelDirectory):
         super().__init__(directory.layout.config, directory.read_params())
         self.shapes = replace(self.shapes, shared=0)  # a row is computed with one adapter
+        if directory.batch_invariant:
+            self.shapes = self.shapes.batch_invariant()
         self.low_rank: dict[int, dict[str, LowRank]] = {}  # by slot
         self.heads: dict[int, tuple[str, dict]] = {}  # head and parameters, of slots with one that predicts
         # Slots, and the times from which on they may be used.

@@ -8,7 +8,9 @@ import math
 import sys
 from bisect import bisect
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import itemgetter
 
 import numpy as np
 
@@ -16,6 +18,9 @@ from bert_jax.data.examples.row_packing import EncodedExample, Target, collate_r
 from bert_jax.text.tokenizer import Encoding
 
 CPU_TOKENS, ACCELERATOR_TOKENS = 1024, 16384  # as many as a CPU's caches hold, or as keep an accelerator busy
+FIXED_SHARE = (
+    8  # a batch whose rows are fixed has this share of the usual tokens, for it may hold a single text
+)
 SHORTEST = 8  # tokens: a row has room for one text for each so many of its own
 
 
@@ -32,6 +37,13 @@ class BatchShapes:
     # Texts share rows of at most so many tokens, or as many as one of them needs. 0: each text has its own row.
     shared: int = 0
     devices: int = 1  # each computes as many rows of a batch
+    # The tokens of a batch, if its rows of a length have one count, so that the bits of a row do not depend on the
+    # others. 0: the count varies.
+    fixed: int = 0
+
+    def batch_invariant(self, one_row: bool = False) -> "BatchShapes":
+        """Return shapes with which the outputs for a text do not depend on the other texts, to the bit."""
+        return replace(self, shared=0, fixed=1 if one_row else self.tokens // FIXED_SHARE)
 
     def padded_length(self, length: int, longest: int) -> int:
         """Return the length that a row of `length` tokens is padded to, at most `longest` or `shared`."""
@@ -63,6 +75,10 @@ class BatchShapes:
         ([1, 2, 4, 8, 12], range(1, 4))
         """
         count = self.devices
+        if (
+            self.fixed
+        ):  # a power of two: a product with few columns computes the last of other rows differently
+            return [count << max(0, (self.fixed // (count * length)).bit_length() - 1)]
         most = max(1, self.tokens // (count * length)) if length > self.shared // 2 else 1
         if not self.lengths:
             return range(count, count * most + 1, count)
@@ -90,9 +106,12 @@ def make_batches(
     """
     arranged = arrange_rows([len(encoding.input_ids) for encoding in encodings], longest, shapes)
     collate = row_collator(encodings, pad, shapes, beside)
-    for first, count in split_rows([length for length, _ in arranged], shapes):
-        rows = [row for _, row in arranged[first : first + count]]
-        yield rows, collate(rows + [[]] * (count - len(rows)), arranged[first][0])
+    # Where rows are fixed, the length of a batch is that of each of its rows, too.
+    of_length = groupby(arranged, key=itemgetter(0))
+    for group in [list(rows) for _, rows in of_length] if shapes.fixed else [arranged]:
+        for first, count in split_rows([length for length, _ in group], shapes):
+            rows = [row for _, row in group[first : first + count]]
+            yield rows, collate(rows + [[]] * (count - len(rows)), group[first][0])
 
 
 def arrange_rows(lengths: Sequence[int], longest: int, shapes: BatchShapes) -> list[tuple[int, list[int]]]:

@@ -116,7 +116,7 @@ class Embedder(PromptedEncoder):
     @classmethod
     def load(
         cls, path, *, pooling: str | None = None, dtype: str = "float32", attention: str = "auto",
-        remat: str = "none", tokenizer: bool = True, engine: str = "auto",
+        remat: str = "none", tokenizer: bool = True, engine: str = "auto", batch_invariant: bool = False,
     ) -> Self:  # fmt: skip
         """Open an embedder or, with `pooling`, any encoder: its vectors are then pooled so and normalized to length 1.
 
@@ -125,7 +125,7 @@ class Embedder(PromptedEncoder):
         """
         if pooling is not None:
             check_name(pooling, POOLINGS, "pooling")
-        directory = open_directory(path, engine, dtype, attention, remat)
+        directory = open_directory(path, engine, dtype, attention, remat, batch_invariant)
         if directory.layout.embedder is None and pooling is None:
             raise BertJaxError(
                 f'{path} is not an embedder; Embedder.load(DIR, pooling="mean") takes the mean of its hidden states'

@@ -25,7 +25,7 @@ from bert_jax.inference.computations import (
     LayerStates,
     PooledStates,
 )
-from bert_jax.inference.engine import ENGINES, Engine, open_directory
+from bert_jax.inference.engine import Engine, open_directory, open_engine
 from bert_jax.inference.runner import ModelInputs, Runner, TextPipeline
 from bert_jax.inference.streaming import TextOrPair, Texts, TextStream, Vectors, map_texts, vector_stacker
 from bert_jax.models.pooling_weights import POOLINGS
@@ -109,16 +109,17 @@ class Encoder(Runner):
         remat: str = "none",
         tokenizer: bool = True,
         engine: str = "auto",
+        batch_invariant: bool = False,
     ) -> Self:
         """Open a Hugging Face model directory of any family in hub/families.
 
         `dtype`, `attention` and `remat` say how to compute, as in the config of a run. With `tokenizer=False` the
-        directory needs no tokenizer. For `engine` see `bert_jax.load`.
+        directory needs no tokenizer. For `engine` and `batch_invariant` see `bert_jax.load`.
 
         >>> bert_jax.Encoder.load(DIR).encode("the cat").shape
         (8,)
         """
-        directory = open_directory(path, engine, dtype, attention, remat)
+        directory = open_directory(path, engine, dtype, attention, remat, batch_invariant)
         if not cls.accepts(directory.layout):
             name = class_name_for(directory.layout)
             raise BertJaxError(
@@ -139,7 +140,7 @@ class Encoder(Runner):
         layout, path = directory.layout, directory.path
         model = cls(
             layout,
-            engine or ENGINES[directory.engine].from_directory(directory),
+            engine or open_engine(directory),
             directory.tokenizer if tokenizer else None,
             calibrations.read_calibration(path, layout.labels),
             training_origin.read_origin(path),
@@ -268,10 +269,13 @@ class Encoder(Runner):
         """
         from bert_jax.inference.engines.jax import JaxEngine
 
-        return type(self)(self.layout, JaxEngine(self.config, params), self._tokenizer)
+        engine = JaxEngine(self.config, params)
+        if self.engine.shapes.fixed:
+            engine.shapes = engine.shapes.batch_invariant()
+        return type(self)(self.layout, engine, self._tokenizer)
 
     @property
-    def computed(self) -> dict[str, str]:
+    def computed(self) -> dict[str, Any]:
         """How the model is computed, as arguments of `load`."""
         c = self.config
         return {
@@ -279,6 +283,7 @@ class Encoder(Runner):
             "dtype": self.engine.dtype,
             "attention": c.attention,
             "remat": c.remat,
+            "batch_invariant": self.engine.shapes.fixed > 0,
         }
 
     def __reduce__(self):

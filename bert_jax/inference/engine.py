@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
 
+from bert_jax.core.config import check_flag
 from bert_jax.core.errors import BertJaxError, suggest_name
 from bert_jax.core.registry import Registry
 from bert_jax.hub.layout import Layout
@@ -61,13 +62,24 @@ def shapes_for(engine: Engine, wanted: Computation) -> BatchShapes:
     return replace(engine.shapes, shared=0) if isinstance(wanted, ROW_FOR_EACH) else engine.shapes
 
 
+def open_engine(directory: ModelDirectory) -> Engine:
+    """Return the engine of an open directory."""
+    engine = ENGINES[directory.engine].from_directory(directory)
+    if directory.batch_invariant:
+        # The scale of int8 activations is that of all rows of a batch.
+        engine.shapes = engine.shapes.batch_invariant(one_row=engine.dtype == "int8")
+    return engine
+
+
 def open_directory(
-    path, engine: str = AUTO, dtype: str = "float32", attention: str = "auto", remat: str = "none"
-) -> ModelDirectory:
+    path, engine: str = AUTO, dtype: str = "float32", attention: str = "auto", remat: str = "none",
+    batch_invariant: bool = False,
+) -> ModelDirectory:  # fmt: skip
     """Open a model directory, which remembers how it is to be computed. One that is open is returned as it is."""
     if isinstance(path, ModelDirectory):
         return path
     check_engine(engine)
+    check_flag(batch_invariant, "batch_invariant")
     if engine == AUTO:
         path = ModelDirectory.open(path)
         engine = path.layout.usual_engine
@@ -77,7 +89,7 @@ def open_directory(
             f'the engine {engine} computes in {", ".join(chosen.dtypes)}, not in "{dtype!s:.40}"'
         )
     directory = chosen.open_directory(path, dtype, attention=attention, remat=remat)
-    return replace(directory, engine=engine)
+    return replace(directory, engine=engine, batch_invariant=batch_invariant)
 
 
 def check_engine(name: object) -> None:

@@ -39,14 +39,16 @@ CLASSES: dict[str, type[Encoder]] = {
 @overload
 def load(
     path, *, dtype: str = ..., attention: str = ..., remat: str = ..., head: str | None = ...,
-    labels: Sequence[str] = ..., seed: int = ..., tokenizer: bool = ..., engine: str = ..., adapters: None = ...,
+    labels: Sequence[str] = ..., seed: int = ..., tokenizer: bool = ..., engine: str = ...,
+    batch_invariant: bool = ..., adapters: None = ...,
 ) -> Encoder: ...  # fmt: skip
 
 
 @overload
 def load(
-    path, *, adapters: Mapping[str, Any], dtype: str = ..., attention: str = ..., remat: str = ...
-) -> "AdapterModels": ...
+    path, *, adapters: Mapping[str, Any], dtype: str = ..., attention: str = ..., remat: str = ...,
+    batch_invariant: bool = ...,
+) -> "AdapterModels": ...  # fmt: skip
 
 
 def load(
@@ -60,6 +62,7 @@ def load(
     seed: int = 0,
     tokenizer: bool = True,
     engine: str = "auto",
+    batch_invariant: bool = False,
     adapters: Mapping[str, Any] | None = None,
 ) -> "Encoder | AdapterModels":
     """Open a Hugging Face model directory of any family in hub/families, as the class for what it is.
@@ -76,6 +79,9 @@ def load(
     computes with the ONNX file of a directory that `bert-jax export --format onnx` wrote, and does not import JAX; with
     `dtype="int8"`, with the int8 file of --quantize.
 
+    With `batch_invariant=True` the result for a text depends on this text alone, to the bit: not on the other texts of
+    a call, their number or their order. Few texts then take longer.
+
     `adapters` are directories of adapters (LoRA, in PEFT's files) by name. Then the result has a model for each of
     them, and "" for the model itself; all share one encoder: `models["spam"].predict(texts)`.
 
@@ -87,7 +93,7 @@ def load(
     """
     check_number(seed, "seed", is_whole=True, allowed=SEED_RANGE)
     check_flag(tokenizer, "tokenizer")
-    directory = open_directory(path, engine, dtype, attention, remat)
+    directory = open_directory(path, engine, dtype, attention, remat, batch_invariant)
     if adapters is not None:
         if head is not None or directory.engine != "jax" or not tokenizer:
             raise BertJaxError(
@@ -107,6 +113,8 @@ def load(
     params = directory.read_params(layout, new_head=head)
     params = {**init_missing_parts(layout, seed, set(layout.module_names) - set(params)), **params}
     started = JaxEngine(layout.config, params)
+    if batch_invariant:
+        started.shapes = started.shapes.batch_invariant()
     return CLASSES[class_name_for(layout)](layout, started, directory.tokenizer if tokenizer else None)
 
 

@@ -34,14 +34,14 @@ class SparseEmbedder(PromptedEncoder):
     @classmethod
     def load(
         cls, path, *, dtype: str = "float32", attention: str = "auto", remat: str = "none", tokenizer: bool = True,
-        engine: str = "jax",
+        engine: str = "jax", batch_invariant: bool = False,
     ) -> Self:  # fmt: skip
         """Open a sparse embedder or any masked language model, whose logits are then pooled by their maximum.
 
         >>> bert_jax.SparseEmbedder.load(DIR).encode(["the cat", "the mat"]).shape
         (2, 12)
         """
-        directory = open_directory(path, engine, dtype, attention, remat)
+        directory = open_directory(path, engine, dtype, attention, remat, batch_invariant)
         if directory.layout.sparse or not cls.accepts(directory.layout):
             return super().load(directory, tokenizer=tokenizer)
         layout = replace(directory.layout, embedder=None, sparse=SparseSettings())

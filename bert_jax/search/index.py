@@ -75,12 +75,12 @@ class Index:
     @classmethod
     def open(
         cls, path: AnyPath, model: "IndexModel | None" = None, verify: bool = False, *, engine: str = "auto",
-        dtype: str = "float32", sparse_model: "IndexModel | None" = None,
+        dtype: str = "float32", batch_invariant: bool = False, sparse_model: "IndexModel | None" = None,
     ) -> "Index":  # fmt: skip
         """Open an index. `model` is the model's directory if it has moved since the index was built, or the model if it
         is loaded already; so is `sparse_model`. The hashes of all files are checked with `verify`; without it, texts,
-        postings and vectors above 4 MiB are not hashed. `engine` and `dtype` are those of `bert_jax.load`, for the
-        model and for rerankers that `search` names by their directories.
+        postings and vectors above 4 MiB are not hashed. `engine`, `dtype` and `batch_invariant` are those of
+        `bert_jax.load`, for the models and for rerankers that `search` names by their directories.
 
         >>> len(bert_jax.Index.open("index"))
         3
@@ -89,7 +89,7 @@ class Index:
         from bert_jax.inference.engine import check_engine
 
         check_engine(engine)
-        index = cls(path, model, sparse_model, engine=engine, dtype=dtype)
+        index = cls(path, model, sparse_model, engine=engine, dtype=dtype, batch_invariant=batch_invariant)
         index.manifest, index.segments = read_current(index.path, verify)
         for rows, given in {DENSE_ROWS: model, SPARSE_ROWS: sparse_model}.items():
             if given is not None and rows not in index.manifest.models:

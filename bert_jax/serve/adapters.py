@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.terminal import print_line
@@ -14,13 +15,15 @@ from bert_jax.serve.models import ServedModel, serve_model
 Facts = tuple[tuple[int, int], ...]  # (time of the last change, size) of each file
 
 
-def open_adapters(model: Path, named: Mapping[str, Path], engine: str, dtype: str) -> AdapterModels:
+def open_adapters(model: Path, named: Mapping[str, Path], **computed: Any) -> AdapterModels:
     """Open a model with adapters."""
     if (model / INDEX_FILE).is_file():
         raise BertJaxError(f"{model} is an index; name the model of the adapters first")
-    directory = open_directory(model, engine, dtype)
+    directory = open_directory(model, **computed)
     if directory.engine != "jax":
-        raise BertJaxError(f"adapters are computed by the engine jax, not by {engine}; leave --engine out")
+        raise BertJaxError(
+            f"adapters are computed by the engine jax, not by {directory.engine}; leave --engine out"
+        )
     return AdapterModels(directory, named)
 
 

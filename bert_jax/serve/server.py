@@ -103,13 +103,14 @@ def serve_models(
 ) -> None:
     """Serve models on a socket until a signal comes; `announce` is called when all is ready."""
     named = named_directories(settings.directories)
+    computed = {name: getattr(settings, name) for name in ("engine", "dtype", "batch_invariant")}
     adapters, folder = None, None
     if settings.adapters or settings.adapter_folder:
         from bert_jax.serve.adapters import AdapterFolder, open_adapters  # they need JAX
 
         first = next(iter(named.values()))
-        adapters = open_adapters(first, named_directories(settings.adapters), settings.engine, settings.dtype)
-    models = open_models(named, adapters, engine=settings.engine, dtype=settings.dtype)
+        adapters = open_adapters(first, named_directories(settings.adapters), **computed)
+    models = open_models(named, adapters, **computed)
     if adapters and settings.adapter_folder:
         folder = AdapterFolder(Path(settings.adapter_folder), adapters)
         models = folder.update(models)
@@ -134,11 +135,13 @@ def serve_models(
 
 def serving_shapes(shapes: BatchShapes) -> BatchShapes:
     """Return every other length, because all programs are compiled before the first request; once they are, the number
-    of batches matters little.
+    of batches matters little. Batches of fixed rows have one program for each length already.
 
     >>> serving_shapes(BatchShapes(1024, (8, 12, 16, 20, 24))).lengths
     (8, 16, 24)
     """
+    if shapes.fixed:
+        return shapes
     return replace(
         shapes, lengths=shapes.lengths[::-1][::2][::-1], overhead=shapes.overhead or shapes.tokens // 16
     )

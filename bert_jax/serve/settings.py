@@ -21,6 +21,7 @@ class ServeSettings:
     port: int = 3000
     engine: str = "auto"
     dtype: str = "float32"
+    batch_invariant: bool = False
     warms_up: bool = True  # compiles all programs before it answers
     batch_tokens: int = 0  # that are taken for one call of a model; 0: BATCHES_AT_ONCE batches
     queued_tokens: int = 0  # that may wait; 0: BATCHES_QUEUED batches
