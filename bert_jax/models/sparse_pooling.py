@@ -33,7 +33,9 @@ def sparse_vectors(config: EncoderConfig, params: dict, states, mask, pooling: s
     of_rows = mask.reshape(len(mask), -1, mask.shape[-1])
     texts = of_rows.shape[0] * of_rows.shape[1]
     numbers = jnp.arange(texts).reshape(of_rows.shape[:2])[..., None]
-    numbers = jnp.where(of_rows > 0, numbers, texts).min(1)  # the text of each token; `texts` for tokens of none
+    numbers = jnp.where(of_rows > 0, numbers, texts).min(
+        1
+    )  # the text of each token; `texts` for tokens of none
     activate, dtype = ACTIVATIONS[activation], config.computed_dtype
     states, numbers = states.reshape(-1, states.shape[-1]), numbers.reshape(-1)
 
@@ -83,3 +85,11 @@ def max_logits_backward(texts: int, dtype: str, residuals, gradient):
 
 
 max_logits.defvjp(find_max_logits, max_logits_backward)
+
+
+def binary_vectors(input_ids, mask, entries: int):
+    """Return 1 for each entry of the vocabulary that occurs among the tokens [B, L] of a text, else 0: [B, P, V], given
+    the masks of the texts [B, P, L]."""
+    occurrences = jnp.zeros((*mask.shape[:2], entries))
+    rows, texts = jnp.arange(len(mask))[:, None, None], jnp.arange(mask.shape[1])[:, None]
+    return occurrences.at[rows, texts, input_ids[:, None]].max(mask.astype(jnp.float32))
