@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 MAX_WORKERS = 1 << 16
 FLAGS = ("workers", "accelerator", "format", "shard_rows", "dry_run", "remove_missing")  # which need --ray
-FILE_ENDINGS = (".csv", ".jsonl", ".npy", ".parquet", ".tsv", ".txt")
+FILE_ENDINGS = (".csv", ".jsonl", ".npy", ".npz", ".parquet", ".tsv", ".txt")
 
 RAY = (
     flag(

@@ -19,7 +19,7 @@ def exported_head(layout: Layout) -> str | None:
     """Return the head whose logits are returned: the one that `bert_jax.load` would use, or else the last."""
     if layout.embedder or not layout.heads:
         return None
-    used = CLASS_HEADS.get(class_name_for(layout), ())
+    used = ("mlm",) if layout.sparse else CLASS_HEADS.get(class_name_for(layout), ())
     return next((head for head in reversed(layout.heads) if head in used), layout.heads[-1])
 
 

@@ -12,9 +12,9 @@ from bert_jax.export.encoder import Encoded, encode
 from bert_jax.export.graph import BATCH, LENGTH, Graph, Output, Scope, Value
 from bert_jax.export.heads import HEAD_BUILDERS, exported_head
 from bert_jax.export.layers import ACTIVATIONS, dense, norm
-from bert_jax.export.pooling import normalize, pool
+from bert_jax.export.pooling import normalize, pool, pool_logits
 from bert_jax.hub.layout import Layout
-from bert_jax.hub.onnx_files import EMBEDDING, HIDDEN_STATES, input_names
+from bert_jax.hub.onnx_files import EMBEDDING, HIDDEN_STATES, LOGITS, input_names
 from bert_jax.hub.sentence_transformers import PROJECTION, EmbedderSettings
 from bert_jax.models.bert import SMALL
 from bert_jax.models.heads import HEADS, Head, has_transform
@@ -91,8 +91,8 @@ def pair_differences(scope: Scope, vectors: Value) -> Value:
 def make_model(layout: Layout, params: Mapping, detects_out_of_scope: bool = False) -> onnx.ModelProto:
     """Return the graph of a model.
 
-    Its outputs are the hidden states and, for an embedder, the embeddings; or the logits of a head and, if the model
-    `detects_out_of_scope`, the hidden states, by which texts are compared.
+    Its outputs are the hidden states and, for an embedder, the embeddings; or the logits of a head and, for a sparse
+    embedder, the embeddings or, if the model `detects_out_of_scope`, the hidden states, by which texts are compared.
     """
     scope = Scope(Graph(), layout.config, params)
     inputs = {name: name for name in input_names(layout)}
@@ -109,6 +109,9 @@ def make_model(layout: Layout, params: Mapping, detects_out_of_scope: bool = Fal
         build = HEAD_BUILDERS[head]
         outputs = build(scope / head, states.read_by(head, HEADS[head]), shape_of_states(HEADS[head]))
         outputs |= hidden if detects_out_of_scope else {}
+        if sparse := layout.sparse:
+            vectors = pool_logits(scope / EMBEDDING, outputs[LOGITS].value, inputs["attention_mask"], sparse)
+            outputs[EMBEDDING] = Output(vectors, (BATCH, layout.vector_size))
     return scope.graph.to_model(list(inputs), outputs)
 
 

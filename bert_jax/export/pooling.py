@@ -5,6 +5,7 @@ from collections.abc import Callable
 from bert_jax.core.errors import check_name
 from bert_jax.export.context import LOWEST
 from bert_jax.export.graph import Scope, Value
+from bert_jax.hub.sparse_encoder import SparseSettings
 
 SMALLEST_NORM = 1e-12  # of vectors that are scaled to length 1
 
@@ -54,6 +55,21 @@ def pool(scope: Scope, hidden: Value, attention_mask: Value, how: str) -> Value:
     """Pool hidden states [B, L, D] to a vector for each text [B, D]."""
     check_name(how, POOLINGS, "pooling with an ONNX form")
     return POOLINGS[how](scope, hidden, scope.to_float(attention_mask))
+
+
+def pool_logits(scope: Scope, logits: Value, attention_mask: Value, sparse: SparseSettings) -> Value:
+    """Pool the logits of tokens [B, L, V] to a vector for each text [B, V]."""
+
+    def activate(weights: Value) -> Value:
+        for _ in sparse.activation.split("_"):  # log1p_relu has two logarithms
+            weights = scope.add("Log", scope.add("Add", weights, scope.number(1)))
+        return weights
+
+    is_real = scope.to_bool(scope.add("Unsqueeze", attention_mask, scope.integers(2)))
+    weights = scope.add("Where", is_real, scope.add("Relu", logits), scope.number(0))
+    if sparse.pooling == "max":
+        return activate(scope.add("ReduceMax", weights, axes=[1], keepdims=0))
+    return scope.add("ReduceSum", activate(weights), scope.integers(1), keepdims=0)
 
 
 def weighted_sum(scope: Scope, hidden: Value, weights: Value) -> Value:

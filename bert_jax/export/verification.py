@@ -10,8 +10,9 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.export.heads import exported_head
 from bert_jax.hub.onnx_files import EMBEDDING, HIDDEN_STATES
 from bert_jax.inference.batching import pad_batch, split_texts
-from bert_jax.inference.computations import HeadLogits, HiddenStates
+from bert_jax.inference.computations import HeadLogits, HiddenStates, SparseVectors
 from bert_jax.inference.encoder import Encoder
+from bert_jax.inference.sparse_vectors import stack_vectors
 from bert_jax.inference.text_vectors import EmbeddingPipeline, PromptText, embedder_reading, prepare_texts
 from bert_jax.models.heads import HEADS
 from bert_jax.text.tokenizer import Encoding, Text
@@ -84,8 +85,8 @@ def reads_pairs(model: Encoder, head: str | None) -> bool:
 
 
 def encode(model: Encoder, head: str | None, texts: Sequence[Text]) -> list[Encoding]:
-    if model.layout.embedder:
-        reading, texts = embedder_reading(model), prepare_texts(model.embedder, texts, "")
+    if model.layout.embedder or model.layout.sparse:
+        reading, texts = embedder_reading(model), prepare_texts(model.text_settings, texts, "")
     else:
         apart = head is not None and HEADS[head].compares
         reading = EncodingOptions(model.config.max_position_embeddings, separate_texts=apart)
@@ -111,7 +112,10 @@ def model_outputs(
         uncounted = TruncationCounter(model.config.max_position_embeddings)
         embed = EmbeddingPipeline(model, prompt=PromptText(""), truncated=uncounted)
         return hidden | {EMBEDDING: list(embed(texts))}
-    names = [name for name in names if name != HIDDEN_STATES]
+    if sparse := model.layout.sparse:
+        vectors = model.run(encodings, SparseVectors(sparse.pooling, sparse.activation))
+        hidden |= {EMBEDDING: list(stack_vectors(vectors, model.layout.vector_size).toarray())}
+    names = [name for name in names if name not in (HIDDEN_STATES, EMBEDDING)]
     logits = model.run(encodings, HeadLogits(head, len(model.labels)))
     logits = each_token(logits) if HEADS[head].each_token else logits
     if len(names) == 1:

@@ -29,7 +29,7 @@ class SparseEmbedder(PromptedEncoder):
 
     @classmethod
     def accepts(cls, layout: Layout) -> bool:
-        return layout.sparse is not None
+        return layout.sparse is not None or "mlm" in layout.heads
 
     @classmethod
     def load(
@@ -42,7 +42,7 @@ class SparseEmbedder(PromptedEncoder):
         (2, 12)
         """
         directory = open_directory(path, engine, dtype, attention, remat)
-        if cls.accepts(directory.layout) or "mlm" not in directory.layout.heads:
+        if directory.layout.sparse or not cls.accepts(directory.layout):
             return super().load(directory, tokenizer=tokenizer)
         layout = replace(directory.layout, embedder=None, sparse=SparseSettings())
         model = cls.from_directory(replace(directory, layout=layout), tokenizer)
@@ -56,7 +56,7 @@ class SparseEmbedder(PromptedEncoder):
             require_sparse(self), self.tokenizer, np.asarray(weights), self.config.max_position_embeddings
         )
 
-    def encode(
+    def encode(  # type: ignore[override]  # not the dense vectors of an encoder
         self, inputs: Any, prompt_name: str | None = None, prompt: str | None = None, batch_size: int | None = None,
         show_progress_bar: bool | None = None, max_active_dims: int | None = None, *, long_texts: str = "truncate",
     ) -> "csr_array | Iterator[csr_array]":  # fmt: skip
@@ -85,8 +85,8 @@ class SparseEmbedder(PromptedEncoder):
         inputs = (
             [inputs] if isinstance(inputs, str) else list(inputs) if isinstance(inputs, tuple) else inputs
         )
-        found = map_texts(inputs, embed, stack, batch_size or 0, show_progress_bar)
-        return (stack([vector]) for vector in found) if isinstance(found, Iterator) else found
+        vectors = map_texts(inputs, embed, stack, batch_size or 0, show_progress_bar)
+        return (stack([vector]) for vector in vectors) if isinstance(vectors, Iterator) else vectors
 
     def encode_query(
         self, inputs: Any, prompt_name: str | None = None, prompt: str | None = None, **settings: Any
@@ -143,7 +143,12 @@ class SparseEmbedder(PromptedEncoder):
 
     def intersection(self, embeddings_1: Any, embeddings_2: Any) -> "csr_array":
         """Return what each entry adds to the similarity of one vector [1, V] with each of others [N, V], where it is
-        positive."""
+        positive.
+
+        >>> shared = model.intersection(model.encode_query("the cat"), model.encode(["the cat", "the mat"]))
+        >>> shared.shape
+        (2, 12)
+        """
         first, second = self._rows(embeddings_1, "embeddings_1"), self._rows(embeddings_2, "embeddings_2")
         if first.shape[0] != 1:
             raise BertJaxError(f"embeddings_1 must be one vector, not {first.shape[0]}")
@@ -153,7 +158,11 @@ class SparseEmbedder(PromptedEncoder):
         return shared
 
     def sparsity(self, embeddings: Any) -> dict[str, float]:
-        """Return the mean number of weights that are not 0, and the mean share of those that are."""
+        """Return the mean number of weights that are not 0, and the mean share of those that are.
+
+        >>> sorted(model.sparsity(model.encode(["the cat", "the mat"])))
+        ['active_dims', 'sparsity_ratio']
+        """
         vectors = self._rows(embeddings, "embeddings")
         active = vectors.nnz / max(1, vectors.shape[0])
         return {"active_dims": active, "sparsity_ratio": 1 - active / vectors.shape[1]}

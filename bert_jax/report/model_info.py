@@ -84,6 +84,7 @@ def collect_model_facts(directory) -> dict:
         calibration = read_or(
             calibrations.UNCALIBRATED, lambda: calibrations.read_calibration(directory, layout.labels)
         )
+    texts = layout.embedder or layout.sparse
     origin = read_or(training_origin.UNKNOWN_ORIGIN, lambda: training_origin.read_origin(directory))
     scope = read_or(scopes.NO_DETECTOR, lambda: scopes.read_detector(directory, layout.config.hidden_size))
     odd += [str(warning.message) for warning in ignored]
@@ -92,8 +93,7 @@ def collect_model_facts(directory) -> dict:
         "model_type": layout.family.model_type,
         "sizes": {name: getattr(layout.config, name) for name in SIZES},
         "parameters": {**counts, "all": sum(counts.values())},
-        "sequence_length": (layout.embedder and layout.embedder.max_length)
-        or layout.config.max_position_embeddings,
+        "sequence_length": (texts and texts.max_length) or layout.config.max_position_embeddings,
         "pooling": find_pooling(layout),
         "embedder": embedder_facts(layout),
         "heads": list(layout.heads),
@@ -156,6 +156,11 @@ def describe_model(directory, as_json: bool = False) -> str:
 
 
 def embedder_facts(layout: Layout) -> dict | None:
+    if sparse := layout.sparse:
+        return {
+            "dimensions": layout.vector_size, "activation": sparse.activation,
+            "max_active_dims": sparse.max_active_dims, "query_weights": sparse.query_weights, "prompts": sparse.prompts,
+        }  # fmt: skip
     embedder = layout.embedder
     if embedder is None:
         return None
@@ -173,14 +178,19 @@ def describe_embedder(facts: dict | None) -> str:
     if facts is None:
         return ""
     named = ", ".join(f'{name} "{text}"' for name, text in facts["prompts"].items() if text)
-    normalized = "normalized" if facts["normalize"] else "not normalized"
-    return f"vectors of {facts['dimensions']:,}, {normalized}{f'; prompts: {named}' if named else ''}"
+    if "activation" in facts:
+        queries = "; queries without the network" if facts["query_weights"] else ""
+        shown = f"sparse vectors of {facts['dimensions']:,}, {facts['activation']}{queries}"
+    else:
+        normalized = "normalized" if facts["normalize"] else "not normalized"
+        shown = f"vectors of {facts['dimensions']:,}, {normalized}"
+    return f"{shown}{f'; prompts: {named}' if named else ''}"
 
 
 def find_pooling(layout: Layout) -> str:
     """Return how token states are pooled to one state of a text; "" if no embedder and no head needs one."""
-    if layout.embedder:
-        return layout.embedder.pooling
+    if embeds := layout.embedder or layout.sparse:
+        return embeds.pooling
     reads = [HEADS[head].reads for head in layout.heads if not HEADS[head].each_token]
     return reads[-1] if reads else ""
 

@@ -107,16 +107,21 @@ def check_output(
 ) -> None:
     if output is None and quantize:
         raise BertJaxError("--quantize needs an --output; leave it out to print vectors")
-    if output is None and sys.stdout.isatty():
-        raise BertJaxError(
-            "vectors are not printed on a terminal; give --output, or redirect them to a pipe or a file"
-        )
+    if output is None:
+        refuse_terminal()
     if output is None or is_file:
         return
     if file_extension(output) in (*tables.TABLE_EXTENSIONS, ".npz"):
         raise BertJaxError(f"--output {output} should end in .npy, or be the name of a directory")
     if Path(output).resolve().is_relative_to(directory.path.resolve()):
         raise BertJaxError(f"{output} is in the model's directory; name one elsewhere")
+
+
+def refuse_terminal() -> None:
+    if sys.stdout.isatty():
+        raise BertJaxError(
+            "vectors are not printed on a terminal; give --output, or redirect them to a pipe or a file"
+        )
 
 
 def write_npy_file(path: Path, parts: Iterator[np.ndarray], quantizer: Quantizer, source: str) -> None:

@@ -9,12 +9,19 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bert_jax.core.errors import BertJaxError
+from bert_jax.inference.computations import SparseVector
 from bert_jax.inference.encoder import Encoder, StatesPipeline
 from bert_jax.inference.masks import FillingPipeline
 from bert_jax.inference.row_predictor import PredictionOptions, RowPredictor
 from bert_jax.inference.runner import ModelInputs, TextPipeline
+from bert_jax.inference.sparse_vectors import SparsePipeline
 from bert_jax.inference.text_outcomes import OutcomePipeline
-from bert_jax.inference.text_vectors import EmbeddingPipeline, embedder_reading, find_prompt_name
+from bert_jax.inference.text_vectors import (
+    EmbeddingPipeline,
+    PromptedPipeline,
+    embedder_reading,
+    find_prompt_name,
+)
 from bert_jax.inference.zero_shot import (
     LABEL_ALONE,
     CandidateLabels,
@@ -67,8 +74,8 @@ class ServedModel(ABC):
         return self.model.config.max_position_embeddings
 
 
-class TokenIdsPipeline(EmbeddingPipeline):
-    """Computes the vectors of texts that were tokenized before, [CLS] and [SEP] included."""
+class OfTokenIds(PromptedPipeline):
+    """Reads texts that were tokenized before, [CLS] and [SEP] included."""
 
     def preprocess(self, texts: Sequence) -> ModelInputs:
         special, size = self.model.tokenizer.special, self.model.config.vocab_size
@@ -86,8 +93,16 @@ class TokenIdsPipeline(EmbeddingPipeline):
         return ModelInputs(texts, rows, rows, [[row] for row in rows])
 
 
+class TokenIdsPipeline(OfTokenIds, EmbeddingPipeline): ...
+
+
+class SparseTokenIdsPipeline(OfTokenIds, SparsePipeline): ...
+
+
 class ServedEmbedder(ServedModel):
     kind: ClassVar = "embedder"
+    of_texts: ClassVar[type[PromptedPipeline]] = EmbeddingPipeline
+    of_ids: ClassVar[type[PromptedPipeline]] = TokenIdsPipeline
 
     def __init__(self, name: str, model: Any):
         super().__init__(name, model)
@@ -102,12 +117,18 @@ class ServedEmbedder(ServedModel):
         return embedder_reading(self.model).max_length
 
     def pipelines(self) -> list:
-        return [self.pipeline(EmbeddingPipeline)]
+        return [self.pipeline(self.of_texts)]
+
+    def pipeline_for(self, texts: Sequence, **options: Any) -> PromptedPipeline:
+        """Return that of texts, or of lists of token ids."""
+        return self.pipeline(
+            self.of_ids if texts and not isinstance(texts[0], str) else self.of_texts, **options
+        )
 
     def describe(self) -> dict[str, Any]:
         return super().describe() | {
             "dimensions": self.model.layout.vector_size,
-            "prompts": sorted(self.model.embedder.prompts),
+            "prompts": sorted(self.model.prompts),
         }
 
     async def embed(
@@ -115,11 +136,10 @@ class ServedEmbedder(ServedModel):
         dimensions: int | None = None, truncate: bool = True, normalize: bool = True,
     ) -> np.ndarray:  # fmt: skip
         """Return the vectors [N, D], with the named prompt or the first of `prompts` that the model has."""
-        of_ids = bool(texts) and not isinstance(texts[0], str)
         width = self.model.layout.vector_size
         call.refuse_large_answer(len(texts) * min(dimensions or width, width))
-        function = self.pipeline(
-            TokenIdsPipeline if of_ids else EmbeddingPipeline,
+        function = self.pipeline_for(
+            texts,
             prompt=find_prompt_name(self.model.embedder, prompts) if prompt is None else prompt,
             normalize=normalize,
             dimensions=dimensions,
@@ -135,6 +155,19 @@ class ServedEmbedder(ServedModel):
         vectors = await self.embed(call, [*hypotheses, *texts])
         of_labels, of_texts = np.split(vectors, [len(hypotheses)])
         return [candidates.rank(outcome.raw) for outcome in compare_labels(of_texts, of_labels)]
+
+
+class ServedSparseEmbedder(ServedEmbedder):
+    kind: ClassVar = "sparse-embedder"
+    of_texts, of_ids = SparsePipeline, SparseTokenIdsPipeline
+
+    async def embed_sparse(
+        self, call: Call, texts: Sequence[str | list[int]], prompt: str | None, truncate: bool
+    ) -> list[SparseVector]:
+        most = self.model.layout.sparse.max_active_dims or self.model.layout.vector_size
+        call.refuse_large_answer(len(texts) * most)
+        function = self.pipeline_for(texts, prompt=prompt)
+        return await call.compute(function, texts, truncate=truncate, most_tokens=self.max_length)
 
 
 @dataclass(frozen=True)
@@ -299,8 +332,9 @@ class ServedIndex(ServedModel):
 
 # The name of a model's class -> what it is served as.
 SERVED: dict[str, type[ServedModel]] = {
-    "Embedder": ServedEmbedder, "Reranker": ServedReranker, "Classifier": ServedClassifier, "Tagger": ServedTagger,
-    "QuestionAnswerer": ServedQuestionAnswerer, "MaskedLM": ServedMaskedLM, "Index": ServedIndex,
+    "Embedder": ServedEmbedder, "SparseEmbedder": ServedSparseEmbedder, "Reranker": ServedReranker,
+    "Classifier": ServedClassifier, "Tagger": ServedTagger, "QuestionAnswerer": ServedQuestionAnswerer,
+    "MaskedLM": ServedMaskedLM, "Index": ServedIndex,
 }  # fmt: skip
 
 

@@ -15,7 +15,16 @@ from bert_jax.serve.requests import Refusal
 
 # Each file has ROUTES, and `error_body`, which says how its clients are told of an error.
 DIALECTS = Registry("bert_jax.serve.dialects", "dialect", members=("ROUTES", "error_body"))
-ANY = ("embedder", "reranker", "classifier", "tagger", "question-answerer", "masked-lm", "index")
+ANY = (
+    "embedder",
+    "sparse-embedder",
+    "reranker",
+    "classifier",
+    "tagger",
+    "question-answerer",
+    "masked-lm",
+    "index",
+)
 TEXT_MODELS = ANY[:-1]
 
 DESCRIPTION = (

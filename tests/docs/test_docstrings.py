@@ -16,6 +16,7 @@ from bert_jax.command.main import main
 from bert_jax.inference.embedder import Embedder
 from bert_jax.inference.load import CLASSES, load
 from bert_jax.inference.reranker import Reranker
+from bert_jax.inference.sparse_embedder import SparseEmbedder
 from bert_jax.inference.text_outcomes import mean_state_vectors
 from bert_jax.predictions.out_of_scope import OutOfScopeDetector
 from tests.support.small_models import SMALL_CONFIG, SMALL_TEXTS, write_model
@@ -40,6 +41,7 @@ SHOWN_WITH = {
     "bert_jax.inference.load": (("mlm", "nsp"), ()),
     "bert_jax.inference.masked_lm": (("mlm", "nsp"), ()),
     "bert_jax.inference.embedder": ((), ()),
+    "bert_jax.inference.sparse_embedder": (("mlm",), ()),
     "bert_jax.inference.classifier": (("classify",), ("bad", "good")),
     "bert_jax.inference.reranker": (("classify",), ("LABEL_0",)),
     "bert_jax.inference.tagger": (("tag",), ("B-CAT", "O")),
@@ -50,6 +52,7 @@ SHOWN_WITH = {
 OPEN_AS = {
     "bert_jax.inference.embedder": lambda path: Embedder.load(path, pooling="mean"),
     "bert_jax.inference.reranker": Reranker.load,
+    "bert_jax.inference.sparse_embedder": SparseEmbedder.load,
 }
 # Shown in a folder with `model`, an embedder, and the small files that the examples name.
 SHOWN_WITH_FILES = {

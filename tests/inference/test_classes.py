@@ -9,6 +9,7 @@ import bert_jax
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub import model_directory as hub
 from bert_jax.hub.sentence_transformers import CROSS_ENCODER, EmbedderSettings
+from bert_jax.hub.sparse_encoder import SparseSettings
 from bert_jax.inference.encoder import CLASS_HEADS
 from bert_jax.inference.load import CLASSES
 from bert_jax.models.heads import HEADS
@@ -33,6 +34,8 @@ def directories(tmp_path_factory):
     plain, one = bert_jax.load(root / "Encoder"), write_and_load(root / "one")
     embedder = EmbedderSettings(prompts={"query": "the ", "document": "on "})
     save(root / "Embedder", plain, embedder=embedder)
+    masked = bert_jax.load(root / "MaskedLM")
+    save(root / "SparseEmbedder", masked, sparse=SparseSettings())
     save(root / "Reranker", one, hf_config=one.layout.hf_config | CROSS_ENCODER)
     return {name: root / name for name in CLASSES}
 

@@ -136,6 +136,7 @@ ZERO_SHOT = ("classifier", "embedder")  # kinds of models that choose between la
 # The kind of a model -> what it reads, and the function that answers.
 BY_KIND: dict[str, tuple[Any, Callable[[Call, Any], Awaitable[Any]]]] = {
     "embedder": (dict[str, Any], embed),
+    "sparse-embedder": (tei.EmbedSparseRequest, tei.embed_sparse),
     "reranker": (tei.RerankRequest, tei.rerank),
     "classifier": (Classification, classify),
     "tagger": (TokenClassification, tag),

@@ -32,9 +32,12 @@ class Truncating(msgspec.Struct):
             raise ValueError(DIRECTION)
 
 
-class EmbedRequest(Truncating, kw_only=True):
+class EmbedSparseRequest(Truncating, kw_only=True):
     inputs: Inputs
     prompt_name: str | None = None
+
+
+class EmbedRequest(EmbedSparseRequest, kw_only=True):
     normalize: bool = True
     dimensions: Annotated[int, msgspec.Meta(ge=1)] | None = None
 
@@ -84,6 +87,11 @@ class Token(msgspec.Struct):
     stop: int | None
 
 
+class SparseValue(msgspec.Struct):
+    index: int
+    value: float
+
+
 class Ranked(msgspec.Struct, omit_defaults=True):
     index: int
     score: float
@@ -110,6 +118,15 @@ async def embed(call: Call, body: EmbedRequest) -> np.ndarray:
         call, listed_inputs(body.inputs), prompt=body.prompt_name, normalize=body.normalize,
         dimensions=body.dimensions, truncate=body.truncate,
     )  # fmt: skip
+
+
+async def embed_sparse(call: Call, body: EmbedSparseRequest) -> list:
+    texts = listed_inputs(body.inputs)
+    vectors = await call.model.embed_sparse(call, texts, body.prompt_name, body.truncate)
+    return [
+        [{"index": int(n), "value": float(weight)} for n, weight in zip(*vector, strict=True)]
+        for vector in vectors
+    ]
 
 
 async def embed_all(call: Call, body: EmbedRequest) -> list:
@@ -179,7 +196,9 @@ def answer_in_thread(function: Callable[[Call, Any], Any]) -> Callable[[Call, An
 def tokenize(call: Call, body: TokenizeRequest) -> list:
     tokenizer = call.model.encoder.tokenizer
     before = (
-        prompt_text(call.model.encoder.embedder, body.prompt_name) if body.prompt_name is not None else ""
+        prompt_text(call.model.encoder.text_settings, body.prompt_name)
+        if body.prompt_name is not None
+        else ""
     )
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
     encoded = []
@@ -206,7 +225,12 @@ def decode(call: Call, body: DecodeRequest) -> list[str]:
     return [" ".join(tokenizer.tokens(ids)) for ids in listed]
 
 
-TYPES = {"embedder": "embedding", "reranker": "reranker", "classifier": "classifier"}
+TYPES = {
+    "embedder": "embedding",
+    "sparse-embedder": "embedding",
+    "reranker": "reranker",
+    "classifier": "classifier",
+}
 
 
 async def info(call: Call, _: None) -> dict[str, Any]:
@@ -214,7 +238,8 @@ async def info(call: Call, _: None) -> dict[str, Any]:
     kind = TYPES.get(about["kind"], about["kind"])
     of_kind: dict[str, Any] = {}
     if kind == "embedding":
-        of_kind = {"pooling": call.model.model.embedder.pooling}
+        model = call.model.model
+        of_kind = {"pooling": "splade" if model.layout.sparse else model.embedder.pooling}
     elif "labels" in about:
         labels = about["labels"]
         of_kind = {
@@ -235,6 +260,10 @@ QUERY = {"query": "where do cats land?", "texts": ["Fish swim.", "Cats land on t
 SIMILAR = {"inputs": {"source_sentence": "a cat", "sentences": ["a kitten", "a car"]}}
 ROUTES = [
     Route("/embed", "A vector for each text.", embed, ("embedder",), EmbedRequest, list[Vector], TEXTS),
+    Route(
+        "/embed_sparse", "The weights of a sparse vector that are not 0, for each text.", embed_sparse,
+        ("sparse-embedder",), EmbedSparseRequest, list[list[SparseValue]], TEXTS,
+    ),
     Route(
         "/embed_all", "A vector for each token of each text, special tokens included.", embed_all, ("embedder",),
         EmbedRequest, list[list[Vector]], TEXTS,
