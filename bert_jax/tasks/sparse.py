@@ -98,6 +98,7 @@ class SparseTask(EmbeddingTask):
     idf: bool = False  # whether the weights of tokens in queries are fixed
     steps: int = 1
     rules: ClassVar[Rules] = ()
+    best_metric = "loss"  # of what is validated, so that a model that is not yet sparse is not the best
 
     @property
     def sparse(self) -> SparseSettings:
@@ -167,6 +168,9 @@ class SparseTask(EmbeddingTask):
 
     def predictions(self, outputs: dict, batch: dict):
         return outputs[VECTORS]
+
+    def metrics_from_means(self, means: dict[str, float]) -> dict[str, float]:
+        return means | {"loss": sum(mean for name, mean in means.items() if name.endswith("_loss"))}
 
     def keep_predictions(self, predictions: np.ndarray) -> np.ndarray:
         """Return the vectors [...] of the vectors [..., V]: of each, the entries that are not 0."""
