@@ -38,13 +38,13 @@ def download(snapshot: Callable, name: str) -> Path:
     """Fetch the files of a model: safetensors, or pickled weights if it has none, and no folders of other formats."""
 
     def fetched(weights: str) -> Path:
-        # The folders of sentence-transformers' modules, such as 1_Pooling, begin with a digit. A Dense in one of them
-        # may be pickled even if the encoder is not.
+        # The folders of sentence-transformers' modules, such as 1_Pooling, begin with a digit, and those of a Router
+        # with document or query. A Dense in one of them may be pickled even if the encoder is not.
         wanted = ["*.json", "*.txt", "*.model", weights, "[0-9]*/*.bin"]
-        return Path(snapshot(name, allow_patterns=wanted, ignore_patterns=["[!0-9]*/*"]))
+        return Path(snapshot(name, allow_patterns=wanted, ignore_patterns=["[!0-9dq]*/*"]))
 
     directory = fetched("*.safetensors")
-    return directory if any(directory.glob("*.safetensors")) else fetched("*.bin")
+    return directory if any(directory.rglob("*.safetensors")) else fetched("*.bin")
 
 
 def check_path(directory) -> Path:

@@ -361,6 +361,10 @@ def save_model(
         sparse_encoder.write_sparse(directory, layout.sparse, layout.vector_size, tokenizer)
     tensors = layout.to_hf_tensors(params)
     check_weights(tensors)
+    if (
+        tokenizer and layout.has_query_weights
+    ):  # sentence-transformers expects one for each token, not for each row
+        tensors[f"{QUERY_WEIGHTS}.weight"] = tensors[f"{QUERY_WEIGHTS}.weight"][: tokenizer.size]
     beside = {
         folder: {
             name[len(prefix) + 1 :]: tensors.pop(name)

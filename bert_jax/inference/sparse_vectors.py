@@ -74,8 +74,8 @@ class QueryWeights:
         EncodingOptions(self.max_length, long_texts)  # refuses other values
         room = self.max_length if long_texts == "truncate" else None
         most, before = check_active_dims(self.settings, max_active_dims), prompt_text(self.settings, prompt)
-        if wrong := next((text for text in texts if not isinstance(text, str)), None):
-            raise BertJaxError(f"a query is a single text, not {wrong!r:.60}")
+        if wrong := [text for text in texts if not isinstance(text, str)]:
+            raise BertJaxError(f"a query is a single text, not {wrong[0]!r:.60}")
         encoded = self.tokenizer.ids([before + text for text in texts])
         counter = truncated or TruncationWarner(self.max_length, WINDOWS_ADVICE)
         counter.count(Encoding(ids[:room], [], [], len(ids) - len(ids[:room])) for ids in encoded)

@@ -55,6 +55,10 @@ class EmbeddingPipeline(PromptedPipeline[np.ndarray]):
         truncated: TruncationCounter | None = None,
     ):  # fmt: skip
         embedder = model.embedder
+        if model.layout.sparse:
+            raise BertJaxError(
+                "dense vectors are needed here, and this model gives sparse ones; name a dense embedder"
+            )
         if embedder.unknown:
             raise BertJaxError(
                 f"this embedder needs {embedder.unknown}, which is not supported; bert_jax.Encoder.load gives plain "

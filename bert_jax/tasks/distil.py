@@ -345,5 +345,5 @@ def choose_objective_layout(directory: ModelDirectory, heads: tuple[str, ...], c
         )
     published = {key: value for key, value in source.hf_config.items() if key not in HEAD_KEYS}
     return dataclasses.replace(
-        source, heads=heads, labels=(), pooler=False, hf_config=published, embedder=None
+        source, heads=heads, labels=(), pooler=False, hf_config=published, embedder=None, sparse=None
     )

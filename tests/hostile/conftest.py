@@ -4,6 +4,7 @@ import pytest
 
 import bert_jax
 from bert_jax.hub.sentence_transformers import CROSS_ENCODER, EmbedderSettings, write_embedder
+from bert_jax.hub.sparse_encoder import SparseSettings
 from tests.hostile import material
 from tests.hostile.fork_pool import Forks
 
@@ -34,6 +35,9 @@ def models(small, tmp_path_factory):
         "rank": material.model(root / "reranker", vocabulary, ("classify",), ("LABEL_0",)),
         "embed": material.model(root / "embedder", vocabulary),
         "plain": material.model(root / "encoder", vocabulary),
+        "sparse": material.model(
+            root / "sparse", vocabulary, ("mlm",), sparse=SparseSettings(query_weights=True)
+        ),
         "mlm": small / "masked",
     }
     write_embedder(paths["embed"], EmbedderSettings(prompts={"query": "w1 ", "document": "w2 "}), 32)

@@ -25,6 +25,7 @@ CLASSES = {
     "tag": bert_jax.Tagger, "answer": bert_jax.QuestionAnswerer, "classify": bert_jax.Classifier,
     "labels": bert_jax.Classifier, "number": bert_jax.Classifier, "rank": bert_jax.Reranker,
     "embed": bert_jax.Embedder, "plain": bert_jax.Encoder, "mlm": bert_jax.MaskedLM,
+    "sparse": bert_jax.SparseEmbedder,
 }  # fmt: skip
 OPENS_TOO = {
     ("number", bert_jax.Reranker),
@@ -52,7 +53,7 @@ def sentences(count: int) -> list[str]:
     return [" ".join(drawn.choices(WORDS, k=drawn.randint(3, 12))) for _ in range(count)]
 
 
-def model(directory: Path, vocabulary: Path, heads=(), labels=(), family: str = "bert") -> Path:
+def model(directory: Path, vocabulary: Path, heads=(), labels=(), family: str = "bert", **more) -> Path:
     """A model directory of two layers of width 32, with weights that mean nothing."""
     tokenizer = open_tokenizer(vocabulary)
     config = EncoderConfig(
@@ -63,7 +64,7 @@ def model(directory: Path, vocabulary: Path, heads=(), labels=(), family: str = 
         intermediate_size=64,
         max_position_embeddings=32,
     )
-    layout, drawn = Layout(config, FAMILIES[family], heads, labels), np.random.default_rng(0)
+    layout, drawn = Layout(config, FAMILIES[family], heads, labels, **more), np.random.default_rng(0)
     flat = {
         name: (drawn.normal(size=shape) / 4).astype(np.float32) for name, shape in layout.shapes().items()
     }

@@ -27,7 +27,7 @@ from bert_jax.data.corpus.corpus_directory import Corpus
 from bert_jax.data.corpus.full_sentences import Rows
 from bert_jax.data.corpus.segment_plan import load_or_build
 from bert_jax.data.examples.columns import ExampleColumns
-from bert_jax.hub import sentence_transformers
+from bert_jax.hub import sentence_transformers, sparse_encoder
 from bert_jax.hub.model_directory import ModelDirectory
 from bert_jax.hub.tensors import Tensors
 from bert_jax.inference.load import load
@@ -139,6 +139,10 @@ def with_modules(folder: Path) -> None:
     sentence_transformers.write_embedder(
         folder, sentence_transformers.EmbedderSettings(prompts={"query": "q: "}), 32
     )
+
+
+def with_sparse_modules(folder: Path) -> None:
+    sparse_encoder.write_sparse(folder, sparse_encoder.SparseSettings(query_weights=True), 40, None)
 
 
 def with_plan(folder: Path) -> None:
@@ -535,6 +539,10 @@ def embedder(file: str) -> Subject:
     return Subject(file, file, copied("masked", with_modules), sentence_transformers.read_embedder, anything)
 
 
+def sparse(file: str) -> Subject:
+    return Subject(file, file, copied("masked", with_sparse_modules), sparse_encoder.read_sparse, anything)
+
+
 def vocabulary(file: str, means, read=open_tokenizer, change=lambda folder: None) -> Subject:
     return Subject(file, file, copied("vocabulary", change), read, means, 2)
 
@@ -583,6 +591,8 @@ ALL = (
     embedder("modules.json"),
     embedder("config_sentence_transformers.json"),
     embedder("1_Pooling/config.json"),
+    sparse("router_config.json"),
+    sparse("1_SpladePooling/config.json"),
     table("rows.csv", as_csv, cells_say(","), 2),
     table("rows.tsv", as_tsv, cells_say("\t"), 2),
     table("rows.jsonl", as_lines, lines_say(bytes), 3),

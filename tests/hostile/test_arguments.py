@@ -58,6 +58,8 @@ CALLS = (
         plain.encode(WRONG)  # 21
         embed.encode(WRONG)  # 21
         embed.similarity(['w1'], WRONG)  # 21
+        sparse.encode(WRONG)  # 21
+        sparse.encode_query(WRONG)  # 21
         classify.predict(WRONG)
         classify.classify(WRONG)
         classify.in_distribution_p_value(WRONG)
@@ -93,6 +95,9 @@ CALLS = (
         embed.encode('w1', batch_size=WRONG)  # 1
         embed.encode('w1', truncate_dim=WRONG)  # 1
         embed.zero_shot('w1', ['w1', 'w2'], temperature=WRONG)  # 6 9
+        sparse.encode('w1', max_active_dims=WRONG)  # 1
+        sparse.encode_query('w1', batch_size=WRONG)  # 1
+        sparse.decode(sparse.encode('w1'), top_k=WRONG)  # 1
         plain.warm_up([WRONG])
         bert_jax.load(masked, head='answer', seed=WRONG)  # 4 5
         opened_task(small).batches(WRONG)  # 5
@@ -114,6 +119,7 @@ CALLS = (
         bert_jax.load(masked, adapters={'mine': WRONG})
         adapted(small).add('other', WRONG)
         bert_jax.Embedder.load(WRONG)
+        bert_jax.SparseEmbedder.load(WRONG)
         mlm.save(WRONG)  # 8
         bert_jax.train('classify', workdir=WRONG, init=masked, data={'train': small / 'labelled.jsonl'})
         bert_jax.finetune(masked, ['w1', 'w2'], ['a', 'b'], workdir=WRONG)
@@ -155,6 +161,9 @@ CALLS = (
         embed.encode('w1', prompt_name=WRONG)  # 7
         embed.encode_query('w1', long_texts=WRONG)
         embed.encode_document('w1', prompt=WRONG)  # 1 7
+        sparse.encode_query('w1', prompt_name=WRONG)  # 7
+        sparse.encode_query('w1', long_texts=WRONG)
+        sparse.encode('w1', prompt=WRONG)  # 1 7
         embed.encode('w1', output_value=WRONG)
         embed.encode('w1', precision=WRONG)
         embed.encode('w1', device=WRONG)  # 7
@@ -177,6 +186,7 @@ CALLS = (
     (FLAGS, FLAG_CALLS := """
         embed.encode(['w1'], normalize_embeddings=WRONG)
         embed.encode(['w1'], show_progress_bar=WRONG)  # 6
+        sparse.encode(['w1'], show_progress_bar=WRONG)  # 6
         embed.encode(['w1'], convert_to_numpy=WRONG)
         classify.zero_shot('w1', ['w1'], multi_label=WRONG)
         rank.predict([('w1', 'w2')], show_progress_bar=WRONG)  # 6
@@ -195,6 +205,10 @@ CALLS = (
     (VECTORS, """
         embed.similarity(WRONG, np.ones((2, 32)))
         embed.similarity('w1', WRONG)
+        sparse.similarity(WRONG, sparse.encode('w1'))
+        sparse.decode(WRONG)
+        sparse.intersection(sparse.encode('w1'), WRONG)
+        sparse.sparsity(WRONG)
     """),
     (DOCUMENTS, """
         build(WRONG)
