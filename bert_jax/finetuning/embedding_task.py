@@ -22,7 +22,7 @@ from bert_jax.finetuning.epochs_config import GoingOnConfig, InitEncoderConfig, 
 from bert_jax.finetuning.inspect_examples import format_groups
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.sentence_transformers import PROJECTION, EmbedderSettings
-from bert_jax.inference.exact_search import VectorSequence, search_exact
+from bert_jax.inference.exact_search import search_exact
 from bert_jax.losses.embedding import (
     EMBEDDING_LOSSES,
     EmbeddingLoss,
@@ -321,15 +321,15 @@ class EmbeddingEvaluator:
             return None
         measured, groups = [v for v, _ in measured_groups], [group for _, group in measured_groups]
         if self.learns_similarity:
-            cosines = [(v[0] * v[1]).sum(-1) for v in measured]
-            return score_correlations(np.stack(cosines), [group.scores[0] for group in groups])
+            cosines = [float((v[0] * v[1]).sum()) for v in measured]
+            return score_correlations(cosines, [group.scores[0] for group in groups])
         return score_retrieval(measured, groups, self.stack, self.measure)
 
-    def stack(self, vectors: list) -> VectorSequence:
+    def stack(self, vectors: list) -> Any:
         return np.stack(vectors)
 
-    def measure(self, queries: VectorSequence, documents: VectorSequence) -> dict[str, float]:
-        """What else to measure of the vectors that are ranked."""
+    def measure(self, queries: Any, documents: Any) -> dict[str, Any]:
+        """Return what else to measure of the vectors that are ranked."""
         return {}
 
 
@@ -341,8 +341,8 @@ def has_other_positive(group: Group) -> bool:
 def score_retrieval(
     vectors: Sequence,
     groups: Sequence[Group],
-    stack: Callable[[list], VectorSequence] = np.stack,
-    measure: Callable[[VectorSequence, VectorSequence], dict[str, float]] = lambda queries, documents: {},
+    stack: Callable[[list], Any] = np.stack,
+    measure: Callable[[Any, Any], dict[str, Any]] = lambda queries, documents: {},
 ) -> ScoreSums:
     """Score how well anchors retrieve their positives from the positives and negatives of all groups.
 

@@ -7,7 +7,7 @@ weights of the tokens that occur in them.
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, cast
 
 import jax.numpy as jnp
 import numpy as np
@@ -118,7 +118,7 @@ class SparseTask(EmbeddingTask):
     def initial_params(self, params: dict, data: BatchSource, steps: int) -> dict:
         if not self.idf:
             return params
-        weights = compute_idf(data.train, self.texts_per_group, self.layout.vector_size)
+        weights = compute_idf(cast(Epochs, data).train, self.texts_per_group, self.layout.vector_size)
         return params | {QUERY_WEIGHTS: {"weight": weights}}
 
     def encode_texts(self, tokenizer: Tokenizer, texts: Sequence[str], n: int, most: int) -> list[Encoding]:
@@ -221,13 +221,13 @@ class SparseEvaluator(EmbeddingEvaluator):
     def stack(self, vectors: list[SparseVector]) -> SparseRows:
         return SparseRows(stack_vectors(vectors, self.entries))
 
-    def measure(self, queries: SparseRows, documents: SparseRows) -> dict[str, float]:
+    def measure(self, queries: SparseRows, documents: SparseRows) -> dict[str, np.ndarray]:
         shares = [
             np.bincount(vectors.rows.indices, minlength=self.entries) / len(vectors)
             for vectors in (queries, documents)
         ]
-        means = zip(ACTIVE_DIMS, (share.sum() for share in shares), strict=True)
-        return dict(means) | {FLOPS: shares[0] @ shares[1]}
+        means = dict(zip(ACTIVE_DIMS, (share.sum() for share in shares), strict=True))
+        return means | {FLOPS: shares[0] @ shares[1]}
 
 
 def open(
