@@ -12,16 +12,18 @@ from pyarrow import parquet
 import bert_jax
 from bert_jax.cluster import predict_shards
 from bert_jax.cluster.embed_shards import EmbedShards
+from bert_jax.cluster.embed_sparse_shards import EmbedSparseShards
 from bert_jax.cluster.predict_shards import PredictShards
 from bert_jax.cluster.worker import THREADS, Refusal, ShardResult, Worker, list_versions
 from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.data.shards.cut_file import CutFile
 from bert_jax.data.shards.shard import list_shards
+from bert_jax.hub.sparse_encoder import SparseSettings
 from bert_jax.inference.onnx_session import threads_of_environment
 from bert_jax.inference.row_predictor import PredictionOptions
 from bert_jax.search.cache import content_keys
 from bert_jax.search.stored_vectors import KEYS
-from tests.support.small_models import SMALL_TEXTS
+from tests.support.small_models import SMALL_TEXTS, write_model
 from tests.support.tables import write_jsonl
 
 ENGINE = {"engine": "jax", "dtype": "float32"}
@@ -145,3 +147,21 @@ def test_vectors_as_parquet_and_their_keys(worker, model, tmp_path):
     np.testing.assert_allclose(vectors, expected, atol=1e-5)
     keys = np.load(tmp_path / "out" / KEYS / "in.npy")
     assert keys.tolist() == content_keys(SMALL_TEXTS).tolist()
+
+
+@pytest.mark.slow
+def test_sparse_vectors_as_parquet(worker, tmp_path):
+    write_model(tmp_path / "model", heads=("mlm",), pooler=False, sparse=SparseSettings())
+    settings = {"prompt": None, "max_active_dims": 2, "long_texts": "truncate"}
+    own = {"engine": ENGINE, "pipeline": settings, "column": ""}
+    work = EmbedSparseShards.from_model(str(tmp_path / "model"), None, str(tmp_path / "out"), **own)
+    (shard,) = list_shards(write_jsonl(tmp_path / "in.jsonl", [{"text": text} for text in SMALL_TEXTS]))
+    with work.folder.opened():
+        assert worker.open(work, list_versions()) is None
+        assert worker.write(shard).rows == len(SMALL_TEXTS)
+    written = parquet.read_table(tmp_path / "out/in.parquet").to_pylist()
+    assert [row["text"] for row in written] == SMALL_TEXTS
+    assert [row["row"] for row in written] == list(range(1, len(SMALL_TEXTS) + 1))
+    expected = bert_jax.load(tmp_path / "model").encode(SMALL_TEXTS, max_active_dims=2)
+    assert [index for row in written for index in row["indices"]] == expected.indices.tolist()
+    np.testing.assert_allclose([x for row in written for x in row["values"]], expected.data, atol=1e-6)

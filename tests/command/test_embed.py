@@ -13,11 +13,13 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
+from scipy.sparse import load_npz
 
 import bert_jax
 from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub.model_directory import model_fingerprint
+from bert_jax.hub.sparse_encoder import SparseSettings
 from bert_jax.search import vector_shards
 from bert_jax.search.vector_files import Quantizer
 from tests.support.small_models import SMALL_VOCABULARY, write_model
@@ -103,6 +105,32 @@ def test_shards_are_one_array_and_missing_ones_are_made_again(kind, embed, tmp_p
     ):
         with pytest.raises(IndexError, match=message):
             stored[which]
+
+
+@pytest.mark.slow
+def test_sparse_vectors_are_one_array_or_lines(embed, tmp_path, capsys):
+    write_model(tmp_path / "sparse", heads=("mlm",), pooler=False, sparse=SparseSettings())
+    texts, model = made_up(20), bert_jax.load(tmp_path / "sparse")
+    given = ["--input", lines(tmp_path / "lines.txt", texts), "--max-active-dims", 2]
+    said = embed(*given, "--output", "made.npz", directory="sparse")
+    assert "20 vectors in made.npz\n" in said and "truncated" in said
+    whole = model.encode([" ".join(text.split()[:14]) for text in texts], max_active_dims=2)
+    assert abs(load_npz("made.npz") - whole).max() <= 1e-5
+    assert main(["embed", "--model", "sparse", *map(str, given)]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [len(row["indices"]) for row in rows] == np.diff(whole.indptr).tolist()
+    assert np.concatenate([row["indices"] for row in rows]).tolist() == whole.indices.tolist()
+    np.testing.assert_allclose(np.concatenate([row["values"] for row in rows]), whole.data, atol=1e-5)
+    for flags, message in (
+        (
+            ["--output", "made.npy"],
+            "--output made.npy should end in .npz, because sparse gives sparse vectors",
+        ),
+        (["--dimensions", 3], "--dimensions is for dense vectors"),
+        (["--quantize", "int8"], "--quantize is for dense vectors"),
+    ):
+        assert message in embed(*given, *flags, directory="sparse", code=1)
+    assert "--max-active-dims is for sparse vectors" in embed(*given, "--output", "made.npy", code=1)
 
 
 def test_hidden_files_are_no_part_of_a_model(model, tmp_path):

@@ -70,6 +70,30 @@ def test_embed(answer, vectors):
     np.testing.assert_allclose(np.mean(states[0], 0), longer[1], atol=1e-5)
 
 
+def test_embed_sparse(answer, ask, served_models):
+    model = bert_jax.load(served_models["sparse"], engine="onnxruntime")
+
+    def weights(inputs, **options):
+        output = answer("sparse", "/embed_sparse", {"inputs": inputs, **options})
+        return [{one["index"]: pytest.approx(one["value"], abs=1e-6) for one in row} for row in output]
+
+    def expected(texts, **options):
+        vectors = model.encode(texts, **options)
+        rows = (vectors[[row]] for row in range(len(texts)))
+        return [dict(zip(row.indices.tolist(), row.data.tolist(), strict=True)) for row in rows]
+
+    assert weights(TEXTS) == expected(TEXTS)
+    assert weights(TEXTS[0]) == weights(model.tokenize(TEXTS[0]).input_ids) == expected(TEXTS[:1])
+    assert weights(TEXTS, prompt_name="query") == expected(TEXTS, prompt_name="query") != expected(TEXTS)
+    assert answer("sparse", "/", {"inputs": TEXTS[0]}) == answer(
+        "sparse", "/embed_sparse", {"inputs": TEXTS[0]}
+    )
+    assert answer("sparse", "/info")["model_type"] == {"embedding": {"pooling": "splade"}}
+    status, output = ask("embedder", "/embed_sparse", {"inputs": TEXTS})
+    assert status == 424 and "needs a model of the kind sparse-embedder" in output["error"]
+    assert ask("sparse", "/embed", {"inputs": TEXTS})[0] == 424
+
+
 def test_embeddings_of_openai(answer, vectors):
     for path in ("/v1/embeddings", "/embeddings"):
         output = answer("embedder", path, {"input": TEXTS, "model": "any", "encoding_format": "float"})

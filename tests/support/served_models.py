@@ -6,6 +6,7 @@ from bert_jax.export.model_graph import make_model
 from bert_jax.export.onnx_directory import save_onnx
 from bert_jax.hub.onnx_files import ONNX_FILE
 from bert_jax.hub.sentence_transformers import CROSS_ENCODER, EmbedderSettings
+from bert_jax.hub.sparse_encoder import SparseSettings
 from bert_jax.predictions.calibration import Calibration, save_calibration
 from bert_jax.predictions.selective import CoverageLevel
 from bert_jax.search.documents import Document
@@ -15,6 +16,7 @@ from tests.support.small_models import write_model
 
 MODELS: dict[str, dict] = {
     "embedder": {"heads": (), "embedder": EmbedderSettings(prompts={"query": "the ", "document": "on "})},
+    "sparse": {"heads": ("mlm",), "pooler": False, "sparse": SparseSettings(prompts={"query": "the "})},
     "reranker": {"heads": ("classify",), "labels": ("LABEL_0",), "hf_config": CROSS_ENCODER},
     "classifier": {"heads": ("classify",), "labels": ("bad", "good")},
     "tagger": {"heads": ("tag",), "labels": ("O", "B-X", "B-Y")},
