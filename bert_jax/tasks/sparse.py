@@ -7,7 +7,7 @@ weights of the tokens that occur in them.
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
 
 import jax.numpy as jnp
 import numpy as np
@@ -221,7 +221,7 @@ class SparseEvaluator(EmbeddingEvaluator):
     def stack(self, vectors: list[SparseVector]) -> SparseRows:
         return SparseRows(stack_vectors(vectors, self.entries))
 
-    def measure(self, queries: SparseRows, documents: SparseRows) -> dict[str, np.ndarray]:
+    def measure(self, queries: SparseRows, documents: SparseRows) -> dict[str, Any]:
         shares = [
             np.bincount(vectors.rows.indices, minlength=self.entries) / len(vectors)
             for vectors in (queries, documents)
