@@ -172,37 +172,6 @@ def embedder_card(
     )
 
 
-def sparse_embedder_card(
-    task: EmbeddingTask, config: GroupsRunConfig, data: str, truncated: TruncationCounter
-) -> ModelCard:
-    """Return the card of a sparse embedder; `data` describes what it is trained on."""
-    sparse = task.layout.sparse
-    assert sparse
-    queries = " Queries need no network: each of their tokens has a weight." * sparse.query_weights
-    return ModelCard(
-        library=library(task.layout),
-        pipeline="feature-extraction",
-        tags=("sparse-encoder", "sparse", "splade"),
-        about=[
-            f"A sparse embedder (SPLADE): a text becomes weights of the {task.layout.vector_size:,} entries of the "
-            f"vocabulary, most of them 0, compared by inner products.{queries}",
-            f"It reads the first {sparse.max_length} tokens of a text; the rest is truncated.",
-            *[f'The prompt of a {name} is "{text}".' for name, text in sparse.prompts.items() if text],
-        ],
-        usage=usage(
-            task.layout,
-            'SparseEmbedder.load("DIR").encode_document(["a text"])',
-            'SparseEncoder\nSparseEncoder("DIR").encode_document(["a text"])',
-        ),
-        data=[f"{data}.", *truncation_lines(truncated, "texts")],
-        recipe={
-            "loss": task.loss.name + " in both directions" * task.settings.symmetric,
-            "teacher": f"`{config.loss.teacher}`" if config.loss.teacher else "",
-            "groups per step": f"{config.batch_size:,}",
-        },
-    )
-
-
 def describe_groups(config: GroupsRunConfig, task: EmbeddingTask, train: int, validation: int) -> str:
     """Describe the data of an embedder: the numbers of groups, and the files that they are from."""
     data = config.data

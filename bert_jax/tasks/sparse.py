@@ -26,11 +26,11 @@ from bert_jax.finetuning.embedding_task import (
     GroupsRunConfig,
 )
 from bert_jax.finetuning.epochs_config import InitEncoderConfig
-from bert_jax.finetuning.model_cards import sparse_embedder_card
+from bert_jax.finetuning.model_cards import library, truncation_lines, usage
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.hub.sparse_encoder import QUERY_WEIGHTS, SparseSettings
-from bert_jax.inference.computations import SparseVector, SparseVectors
+from bert_jax.inference.computations import SparseVector
 from bert_jax.inference.sparse_vectors import stack_vectors
 from bert_jax.losses.embedding import EMBEDDING_LOSSES, EmbeddingLoss, pair_scores
 from bert_jax.losses.loss import Loss
@@ -40,9 +40,10 @@ from bert_jax.models.pooling import segment_mask
 from bert_jax.models.sparse_pooling import binary_vectors, sparse_vectors
 from bert_jax.tasks.embed import choose_loss, choose_text_settings, open_groups, outline_groups, teacher_shape
 from bert_jax.text.tokenizer import Encoding, Tokenizer
+from bert_jax.text.truncation import TruncationCounter
 from bert_jax.training.gradient import STEPS
 from bert_jax.training.parameter_rules import Rules
-from bert_jax.training.task import Outline, apply_model
+from bert_jax.training.task import ModelCard, Outline, apply_model
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -173,13 +174,11 @@ class SparseTask(EmbeddingTask):
         return means | {"loss": sum(mean for name, mean in means.items() if name.endswith("_loss"))}
 
     def keep_predictions(self, predictions: np.ndarray) -> np.ndarray:
-        """Return the vectors [...] of the vectors [..., V]: of each, the entries that are not 0."""
-        keep, kept = (
-            SparseVectors(self.sparse.pooling, self.sparse.activation).keep,
-            np.empty(predictions.shape[:-1], object),
-        )
+        """Return of each of the vectors [..., V] the entries that are not 0."""
+        kept = np.empty(predictions.shape[:-1], object)
         for index in np.ndindex(kept.shape):
-            kept[index] = keep(predictions[index])
+            ids = np.flatnonzero(predictions[index])
+            kept[index] = SparseVector(ids, predictions[index][ids])
         return kept
 
 
@@ -278,8 +277,40 @@ def sparse_layout(config: Config, source: Layout) -> Layout:
     if model.query_weights != "auto":
         given["query_weights"] = model.query_weights != "none"
     settings = replace(settings, **given, **choose_text_settings(config, source.text_settings or settings))
-    encoder = model.update_encoder(source.config, config.data.max_length, config.init)
     source = source.computed_with(**model.compute_settings)
+    encoder = model.update_encoder(source.config, config.data.max_length, config.init)
     return replace(
         source, config=encoder, heads=("mlm",), labels=(), pooler=False, embedder=None, sparse=settings
+    )
+
+
+def sparse_embedder_card(
+    task: SparseTask, config: Config, data: str, truncated: TruncationCounter
+) -> ModelCard:
+    """Return the card of a sparse embedder; `data` describes what it is trained on."""
+    sparse = task.sparse
+    queries = " Queries need no network: each of their tokens has a weight." * sparse.query_weights
+    return ModelCard(
+        library=library(task.layout),
+        pipeline="feature-extraction",
+        tags=("sparse-encoder", "sparse", "splade"),
+        about=[
+            f"A sparse embedder (SPLADE): a text becomes weights of the {task.layout.vector_size:,} entries of the "
+            f"vocabulary, most of them 0, compared by inner products.{queries}",
+            f"It reads the first {sparse.max_length} tokens of a text; the rest is truncated.",
+            *[f'The prompt of a {name} is "{text}".' for name, text in sparse.prompts.items() if text],
+        ],
+        usage=usage(
+            task.layout,
+            'SparseEmbedder.load("DIR").encode_document(["a text"])',
+            'SparseEncoder\nSparseEncoder("DIR").encode_document(["a text"])',
+        ),
+        data=[f"{data}.", *truncation_lines(truncated, "texts")],
+        recipe={
+            "loss": task.loss.name + " in both directions" * task.settings.symmetric,
+            "teacher": f"`{config.loss.teacher}`" if config.loss.teacher else "",
+            "document regularizer": f"{task.document_weight:g}",
+            "query regularizer": f"{task.query_weight:g}" if task.query_weight else "",
+            "groups per step": f"{config.batch_size:,}",
+        },
     )

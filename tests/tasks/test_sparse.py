@@ -188,7 +188,10 @@ def test_a_run_goes_on_from_what_its_start_is(encoder_path, tmp_path):
         True,
     )
     assert task.sparse.prompts["query"] == "w1 " and config.init_share == -1
-    task, _, config = open_sparse_task(tmp_path / "run/model", train, "model.query_weights=none")
+    task, _, config = open_sparse_task(
+        tmp_path / "run/model", train, "model.query_weights=none", "model.remat=full"
+    )
+    assert task.layout.config.remat == "full"
     assert not task.layout.has_query_weights and task.query_weight == 5e-5
 
 
