@@ -438,6 +438,7 @@ MAY_KEYS: dict[str, tuple[str, ...]] = {
     "labels": ("", " "), "label_smoothing": ZERO,
     "data.columns.score": NONE, "data.columns.texts": ("", " "), "data.max_documents_per_query": ZERO,
     "data.num_random_negatives": MINUS, "data.mixture_weights": (",,",), "loss.scale": HALF, "model.dimensions": ZERO,
+    "loss.document_regularizer_weight": HALF, "loss.query_regularizer_weight": (*MINUS, "1.5"),
     "loss.margin": ZERO, "init_share": MINUS, "minutes": HALF,
     "loss.sizes": (",,", "1,2,3,4,5"), "loss.teacher": NONE, "prompts.query": TEXTS, "prompts.document": TEXTS,
 }  # fmt: skip
