@@ -1,8 +1,8 @@
-"""The config and the task of an embedder: texts that belong together get similar vectors."""
+"""The configs and the task of embedders: texts that belong together get similar vectors."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, ClassVar, Literal, Self, cast
+from typing import Annotated, Any, ClassVar, Literal, Self, cast
 
 import jax
 import jax.numpy as jnp
@@ -35,7 +35,7 @@ from bert_jax.metrics import retrieval
 from bert_jax.metrics.regression import score_correlations
 from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.models.pooling import l2_normalize, pool_texts, project
-from bert_jax.text.tokenizer import ENCODER_INPUTS
+from bert_jax.text.tokenizer import ENCODER_INPUTS, Encoding, Tokenizer
 from bert_jax.training.opened_run import OpenedRun
 from bert_jax.training.parameter_rules import ParameterRule, Rules
 from bert_jax.training.processes import print_once
@@ -100,50 +100,67 @@ class PromptsConfig:
 
 
 @dataclass(frozen=True)
-class EmbeddingLossConfig:
-    # loss; auto: cosent for pairs with a score, teacher_ranking for more texts with scores, else multiple_negatives
-    name: Annotated[str, OneOf(("auto", *EMBEDDING_LOSSES))] = "auto"
-    # factor of cosines, 1 / temperature; 0: the usual one of the loss
+class GroupLossConfig:
+    """The loss of groups of texts; each kind of embedder has its own `losses`."""
+
+    losses: ClassVar[dict[str, EmbeddingLoss]]
+    by_dot: ClassVar[bool] = False  # whether they compare by inner products
+
+    name: str = "auto"
+    # factor of similarities, 1 / temperature; 0: the usual one of the loss
     scale: Annotated[float, Range(0, 1e6)] = 0.0
     # margin of losses that have one; 0: the usual one of the loss
     margin: Annotated[float, Range(0, 1e6)] = 0.0
     # train in both directions: positives also find their anchors (multiple_negatives)
     symmetric: bool = False
-    learn_scale: bool = False  # train the scale, starting from loss.scale (multiple_negatives, guided)
     teacher: str = ""  # directory of the embedder that guided and teacher_vectors learn from
-    # numbers of leading dimensions that also work as vectors (Matryoshka); (): only the full width
-    sizes: tuple[int, ...] = ()
 
     def __post_init__(self):
         check_ranges(self, "loss.")
         if self.name == "auto":
             if self.teacher:
-                taught = " or ".join(name for name, loss in EMBEDDING_LOSSES.items() if loss.teacher_texts)
+                taught = " or ".join(name for name, loss in self.losses.items() if loss.teacher_texts)
                 raise BertJaxError(
                     f"loss.teacher is for loss.name={taught}; name one of them, or leave it out"
                 )
             return
-        check_name(self.name, EMBEDDING_LOSSES, "loss")
-        loss = EMBEDDING_LOSSES[self.name]
+        check_name(self.name, self.losses, "loss")
+        loss = self.losses[self.name]
         if self.teacher and not loss.teacher_texts:
             raise BertJaxError(f"loss.name={self.name} does not use loss.teacher; leave it out")
         if loss.teacher_texts and not self.teacher:
             raise BertJaxError(
                 f"loss.name={self.name} needs a teacher; name the directory of an embedder, --config.loss.teacher=DIR"
             )
-        if loss.full_vectors and self.sizes:
+
+
+@dataclass(frozen=True)
+class EmbeddingLossConfig(GroupLossConfig):
+    losses: ClassVar[dict[str, EmbeddingLoss]] = EMBEDDING_LOSSES
+
+    # loss; auto: cosent for pairs with a score, teacher_ranking for more texts with scores, else multiple_negatives
+    name: Annotated[str, OneOf(("auto", *EMBEDDING_LOSSES))] = "auto"
+    learn_scale: bool = False  # train the scale, starting from loss.scale (multiple_negatives, guided)
+    # numbers of leading dimensions that also work as vectors (Matryoshka); (): only the full width
+    sizes: tuple[int, ...] = ()
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.name in self.losses and self.losses[self.name].full_vectors and self.sizes:
             raise BertJaxError(f"loss.name={self.name} compares whole vectors; leave loss.sizes out")
 
 
 @dataclass(frozen=True)
-class EmbedConfig(GoingOnConfig):
+class GroupsRunConfig(GoingOnConfig):
+    """What the runs that learn from groups of texts have in common."""
+
     default_epochs: ClassVar[float] = 1.0
     base_learning_rate: ClassVar[float] = 3e-5  # for a model as wide as BERT-base
     usual_share: ClassVar[float] = -1.0
 
     init: str = ""
-    model: EmbedderConfig = field(default_factory=EmbedderConfig)
-    loss: EmbeddingLossConfig = field(default_factory=EmbeddingLossConfig)
+    model: InitEncoderConfig = field(default_factory=InitEncoderConfig)
+    loss: GroupLossConfig = field(default_factory=GroupLossConfig)
     data: GroupsConfig = field(default_factory=GroupsConfig)
     prompts: PromptsConfig = field(default_factory=PromptsConfig)
 
@@ -159,13 +176,20 @@ class EmbedConfig(GoingOnConfig):
         """Return the config with the number of tokens that texts are read up to."""
         if self.data.max_length:
             return self
-        most = (init.embedder and init.embedder.max_length) or init.config.max_position_embeddings
+        settings = init.text_settings
+        most = (settings and settings.max_length) or init.config.max_position_embeddings
         length = min(most, MAX_LENGTH)
         print_once(
             f"texts are read up to {pluralize(length, 'token')}; {self.init} reads {most:,}, and "
             "--config.data.max_length sets another number"
         )
         return replace(self, data=replace(self.data, max_length=length))
+
+
+@dataclass(frozen=True)
+class EmbedConfig(GroupsRunConfig):
+    model: EmbedderConfig = field(default_factory=EmbedderConfig)
+    loss: EmbeddingLossConfig = field(default_factory=EmbeddingLossConfig)
 
 
 @dataclass(frozen=True)
@@ -194,6 +218,13 @@ class EmbeddingTask(Task):
     def embedder(self) -> EmbedderSettings:
         assert self.layout.embedder
         return self.layout.embedder
+
+    def encode_texts(self, tokenizer: Tokenizer, texts: Sequence[str], n: int, most: int) -> list[Encoding]:
+        """Encode the n-th texts of groups, each as at most `most` tokens."""
+        return tokenizer.encode(texts, max_length=most)
+
+    def make_evaluator(self, groups: Sequence[Group]) -> "EmbeddingEvaluator":
+        return EmbeddingEvaluator(groups, self.learns_similarity)
 
     @property
     def targets(self) -> dict[str, Target]:
@@ -288,11 +319,18 @@ class EmbeddingEvaluator:
         ]
         if not measured_groups:
             return None
-        stacked, groups = np.stack([v for v, _ in measured_groups]), [group for _, group in measured_groups]
+        measured, groups = [v for v, _ in measured_groups], [group for _, group in measured_groups]
         if self.learns_similarity:
-            cosines = (stacked[:, 0] * stacked[:, 1]).sum(-1)
+            cosines = [float((v[0] * v[1]).sum()) for v in measured]
             return score_correlations(cosines, [group.scores[0] for group in groups])
-        return score_retrieval(stacked, groups)
+        return score_retrieval(measured, groups, self.stack, self.measure)
+
+    def stack(self, vectors: list) -> Any:
+        return np.stack(vectors)
+
+    def measure(self, queries: Any, documents: Any) -> dict[str, Any]:
+        """Return what else to measure of the vectors that are ranked."""
+        return {}
 
 
 def has_other_positive(group: Group) -> bool:
@@ -300,13 +338,19 @@ def has_other_positive(group: Group) -> bool:
     return group.texts[1] != group.texts[0]
 
 
-def score_retrieval(vectors: np.ndarray, groups: Sequence[Group]) -> ScoreSums:
+def score_retrieval(
+    vectors: Sequence,
+    groups: Sequence[Group],
+    stack: Callable[[list], Any] = np.stack,
+    measure: Callable[[Any, Any], dict[str, Any]] = lambda queries, documents: {},
+) -> ScoreSums:
     """Score how well anchors retrieve their positives from the positives and negatives of all groups.
 
-    An anchor that is its own positive is not used as a query.
+    An anchor that is its own positive is not used as a query. `stack` joins vectors of texts; `measure` gets those of
+    all queries and of all documents, and its scores are added.
     """
-    documents: dict[str, np.ndarray] = {}
-    queries: dict[str, np.ndarray] = {}
+    documents: dict[str, Any] = {}
+    queries: dict[str, Any] = {}
     relevant: dict[str, dict[str, int]] = {}
     names: dict[str, set[str]] = {}  # label -> its texts, for labelled texts
     for of_group, group in zip(vectors, groups, strict=True):
@@ -320,9 +364,11 @@ def score_retrieval(vectors: np.ndarray, groups: Sequence[Group]) -> ScoreSums:
         if group.alike:
             relevant[group.texts[0]] = dict.fromkeys(names[group.alike] - {group.texts[0]}, 1)
     ids = list(documents)
-    best = search_exact(np.stack(list(queries.values())), np.stack(list(documents.values())), ids)
+    sides = stack(list(queries.values())), stack(list(documents.values()))
+    best = search_exact(*sides, ids)
     given = [
         [ids[i] for i in indices if ids[i] != query] if ids else []
         for query, (indices, _) in zip(queries, best, strict=True)
     ]
-    return retrieval.ranking_metrics(given, [relevant[query] for query in queries])
+    ranked, more = retrieval.ranking_metrics(given, [relevant[query] for query in queries]), measure(*sides)
+    return ScoreSums(ranked.rows, lambda sums: ranked.compute_scores(sums) | more)

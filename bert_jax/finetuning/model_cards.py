@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from bert_jax.data.examples.example import Example
-from bert_jax.finetuning.embedding_task import EmbedConfig, EmbeddingTask
+from bert_jax.finetuning.embedding_task import EmbedConfig, EmbeddingTask, GroupsRunConfig
 from bert_jax.finetuning.finetune_config import ExamplesConfig
 from bert_jax.hub.layout import MODELING_FILE, Layout
 from bert_jax.models.heads import HEADS
@@ -172,7 +172,7 @@ def embedder_card(
     )
 
 
-def describe_groups(config: EmbedConfig, task: EmbeddingTask, train: int, validation: int) -> str:
+def describe_groups(config: GroupsRunConfig, task: EmbeddingTask, train: int, validation: int) -> str:
     """Describe the data of an embedder: the numbers of groups, and the files that they are from."""
     data = config.data
     files = ", ".join(f"`{spec}`" for spec in data.train)

@@ -12,7 +12,13 @@ from bert_jax.core.surrogates import holds_surrogates
 from bert_jax.hub.families import FAMILIES
 from bert_jax.hub.family import OWN_HEADS, Family
 from bert_jax.hub.parameter_mapping import ParameterMapping, linear
-from bert_jax.hub.sentence_transformers import CROSS_ENCODER_KEYS, PROJECTION, EmbedderSettings, Projection
+from bert_jax.hub.sentence_transformers import (
+    CROSS_ENCODER_KEYS,
+    PROJECTION,
+    EmbedderSettings,
+    Projection,
+    TextSettings,
+)
 from bert_jax.hub.sparse_encoder import QUERY_WEIGHTS, SparseSettings
 from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.models.heads import HEADS, has_transform
@@ -73,6 +79,11 @@ class Layout:
     @property
     def projection(self) -> Projection | None:
         return self.embedder.projection if self.embedder else None
+
+    @property
+    def text_settings(self) -> TextSettings | None:
+        """How it reads texts to turn them into vectors; None if it is no embedder."""
+        return self.sparse or self.embedder
 
     @property
     def has_query_weights(self) -> bool:

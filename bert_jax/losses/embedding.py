@@ -23,16 +23,17 @@ NEVER = -1e30  # the score of a text that is not a candidate
 
 @dataclass(frozen=True)
 class EmbeddingLossSettings:
-    scale: float  # of cosines
+    scale: float  # of similarities
     margin: float
     symmetric: bool
+    dot: bool = False  # whether the in-batch losses compare by inner products, not by cosines
 
 
 def multiple_negatives(vectors, batch: dict, s: EmbeddingLossSettings) -> Loss:
     """Cross-entropy of finding each anchor's positive among the positives and negatives of all groups.
 
     If `symmetric`, average it with the loss of finding each positive's anchor among all anchors."""
-    scale = scales(batch, s)
+    scale, vectors = scales(batch, s), compared(vectors, s)
     there = info_nce(vectors[:, 0], vectors[:, 1:], batch, scale, (0, 1))
     if not s.symmetric:
         return there
@@ -40,8 +41,13 @@ def multiple_negatives(vectors, batch: dict, s: EmbeddingLossSettings) -> Loss:
     return Loss((there.total + back.total) / 2, there.weight)
 
 
+def compared(vectors, s: EmbeddingLossSettings):
+    """The vectors whose inner products are the similarities."""
+    return vectors if s.dot else l2_normalize(vectors)
+
+
 def scales(batch: dict, s: EmbeddingLossSettings):
-    """The factor [N] by which the cosines of each anchor are multiplied."""
+    """The factor [N] by which the similarities of each anchor are multiplied."""
     return jnp.broadcast_to(batch.get("scale", s.scale), batch["label_weights"].shape)
 
 
@@ -53,14 +59,14 @@ def info_nce(anchors, candidates, batch: dict, scale, columns: tuple[int, int]) 
     count, width = len(anchors), candidates.shape[-1]
     is_real, ids = batch["label_weights"] > 0, batch["ids"]
     anchor_ids, right_ids = ids[:, columns[0]], ids[:, columns[1]]
-    others = l2_normalize(jnp.moveaxis(candidates, 1, 0).reshape(-1, width))
+    others = jnp.moveaxis(candidates, 1, 0).reshape(-1, width)
     first = columns[1]
     other_ids = jnp.moveaxis(ids[:, first : first + candidates.shape[1]], 1, 0).reshape(-1)
     group = jnp.tile(jnp.arange(count), candidates.shape[1])
     is_right = jnp.arange(len(group)) < count
 
     def block_losses(rows):
-        scores = scale[rows][:, None] * (l2_normalize(anchors[rows]) @ others.T)
+        scores = scale[rows][:, None] * (anchors[rows] @ others.T)
         # Not a negative: a text equal to the anchor or to its right candidate, and the right candidate of an equal
         # anchor.
         alike = (other_ids == right_ids[rows][:, None]) | (other_ids == anchor_ids[rows][:, None])
@@ -78,14 +84,14 @@ def guided(vectors, batch: dict, s: EmbeddingLossSettings) -> Loss:
     A text is not used as a negative if the teacher's cosine for it is above that of the positive minus the margin."""
     is_real, ids = batch["label_weights"] > 0, batch["ids"]
     count, texts = ids.shape
-    student_vectors, guide_vectors = l2_normalize(vectors), l2_normalize(batch["teacher"])
+    student_vectors, guide_vectors = compared(vectors, s), l2_normalize(batch["teacher"])
     scale = scales(batch, s)
     group = jnp.tile(jnp.arange(count), texts + 1)
     other_ids = jnp.append(ids.T.reshape(-1), ids[:, 1])
     is_right = (jnp.arange(len(group)) // count) == 1
 
-    def cosines_of(v, rows):
-        """Cosines of anchors with all texts, and of positives with all positives: [R, (T + 1) N]."""
+    def products_of(v, rows):
+        """Inner products of anchors with all texts, and of positives with all positives: [R, (T + 1) N]."""
         all_texts = jnp.moveaxis(v, 1, 0).reshape(count * texts, -1)
         return jnp.concatenate([v[rows, 0] @ all_texts.T, v[rows, 1] @ v[:, 1].T], 1)
 
@@ -93,9 +99,9 @@ def guided(vectors, batch: dict, s: EmbeddingLossSettings) -> Loss:
         wanted = (guide_vectors[rows, 0] * guide_vectors[rows, 1]).sum(-1) - s.margin
         alike = (other_ids == ids[rows, 0][:, None]) | (other_ids == ids[rows, 1][:, None])
         alike |= is_right & (ids[group, 0] == ids[rows, 0][:, None])
-        alike |= cosines_of(guide_vectors, rows) > wanted[:, None]
+        alike |= products_of(guide_vectors, rows) > wanted[:, None]
         paired = (group == rows[:, None]) & is_right
-        scores = scale[rows][:, None] * cosines_of(student_vectors, rows)
+        scores = scale[rows][:, None] * products_of(student_vectors, rows)
         scores = jnp.where((paired | ~alike) & is_real[group], scores, NEVER)
         return jax.nn.logsumexp(scores, -1) - jnp.where(paired, scores, 0).sum(-1)
 

@@ -53,7 +53,9 @@ def dense_of_head(c: EncoderConfig, width: int, name: str = "dense"):
 
 
 class MaskedLMHead(nn.Module):
-    """Hidden states -> logits over the vocabulary, [B, K, V] at `target_positions [B, K]` or [B, L, V] without them."""
+    """Hidden states -> logits over the vocabulary, [B, K, V] at `target_positions [B, K]` or [B, L, V] without them.
+
+    Without `words`, the result is the states whose products with the vocabulary, plus the bias, are the logits."""
 
     config: EncoderConfig
     labels: int
@@ -65,6 +67,8 @@ class MaskedLMHead(nn.Module):
             hidden = jnp.take_along_axis(hidden, batch["target_positions"][..., None], axis=1)
         if c.mlm_transform:
             hidden = transform(c, hidden, c.embedding_width, "transform")
+        if words is None:
+            return hidden
         if not c.tie_word_embeddings:
             words = self.param("decoder", residual_initializer(c), words.shape)
         logits = mixed_einsum("bkd,vd->bkv", hidden, words, c.computed_dtype, "float32")

@@ -35,11 +35,16 @@ def text_mask(batch: dict):
 
 def pool_texts(hidden, batch: dict, how: str, precision=HIGHEST):
     """Pool hidden states [B, L, D] to one vector per text [B, P, D]; rows may be packed."""
+    return pool(hidden, segment_mask(batch), how, False, precision)
+
+
+def segment_mask(batch: dict):
+    """Return the mask of each text's tokens [B, P, L]; rows may be packed."""
     real = batch["attention_mask"][:, None]
     if "segment_ids" in batch:
         texts = 1 + jnp.arange(batch["cls_positions"].shape[1])
         real = real * (batch["segment_ids"][:, None] == texts[:, None])
-    return pool(hidden, real, how, False, precision)
+    return real
 
 
 def project(vectors, layer: dict, activation: str):

@@ -2,8 +2,9 @@
 
 import dataclasses
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -16,8 +17,8 @@ from bert_jax.data.examples.split import train_validation_split
 from bert_jax.finetuning.embedding_task import (
     MAX_SCALE,
     TEACHER,
-    EmbeddingEvaluator,
     EmbeddingTask,
+    GroupsRunConfig,
     has_other_positive,
 )
 from bert_jax.finetuning.embedding_task import EmbedConfig as Config
@@ -25,7 +26,7 @@ from bert_jax.finetuning.encoded_windows import make_batch_config
 from bert_jax.finetuning.model_cards import describe_groups, embedder_card
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.model_directory import ModelDirectories, ModelDirectory
-from bert_jax.hub.sentence_transformers import EmbedderSettings, Projection
+from bert_jax.hub.sentence_transformers import EmbedderSettings, Projection, TextSettings
 from bert_jax.inference.load import load
 from bert_jax.inference.streaming import map_texts
 from bert_jax.inference.text_vectors import (
@@ -41,15 +42,34 @@ from bert_jax.models.pooling_weights import POOLING_WEIGHTS
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.truncation import TruncationCounter
 from bert_jax.training.processes import print_notice, print_once
-from bert_jax.training.task import Outline, OutlinePhase, make_outline
+from bert_jax.training.task import ModelCard, Outline, OutlinePhase, make_outline
 
+C = TypeVar("C", bound=GroupsRunConfig)
+T = TypeVar("T", bound=EmbeddingTask)
 USUAL = "multiple_negatives"  # the loss of groups without scores
 
 
-def open(
-    config: Config, directories: ModelDirectories, with_teacher: bool = True
-) -> tuple[EmbeddingTask, Epochs, Config]:
-    """Open the task and its data; unless `with_teacher`, its vectors, which take long to compute, are zeros."""
+def open(config: Config, directories: ModelDirectories) -> tuple[EmbeddingTask, Epochs, Config]:
+    return open_groups(config, directories, make_embedding_task, embedder_card)
+
+
+def preview(config: Config, directories: ModelDirectories) -> tuple[EmbeddingTask, Epochs, Config]:
+    return open_groups(config, directories, make_embedding_task, embedder_card, with_teacher=False)
+
+
+def outline(config: Config, directories: ModelDirectories) -> Outline:
+    return outline_groups(config, directories, preview, make_embedding_task)
+
+
+def open_groups(
+    config: C,
+    directories: ModelDirectories,
+    make_task: Callable[[C, ModelDirectories, int, int], T],
+    make_card: Callable[[T, C, str, TruncationCounter], ModelCard],
+    with_teacher: bool = True,
+) -> tuple[T, Epochs, C]:
+    """Open a task that learns from groups of texts, and its data; `make_task` gets the numbers of texts and scores of a
+    group. Unless `with_teacher`, the teacher's vectors, which take long to compute, are zeros."""
     if not any(config.data.train):
         raise BertJaxError(
             "config key data.train is missing; give a file of pairs, --config.data.train=pairs.jsonl"
@@ -61,7 +81,7 @@ def open(
     train = [group for groups in sets for group in groups]
     texts = len(train[0].texts)
     tokenizer = directories[config.init].tokenizer
-    task = make_embedding_task(config, directories, texts, len(train[0].scores))
+    task = make_task(config, directories, texts, len(train[0].scores))
     check_scores(task, [*train, *validation])
     check_differences(config, task, train)
     if not task.scores_per_group:  # the loss does not read scores
@@ -80,27 +100,29 @@ def open(
     if notice := truncated.notice("raise --config.data.max_length to read more"):
         print_notice(notice)
     width = task.layout.config.hidden_size
-    config = config.resolve_start(directories[config.init].layout.embedder is not None, width)
+    init, made = directories[config.init].layout.text_settings, task.layout.text_settings
+    config = config.resolve_start(type(init) is type(made), width)
     config = config.resolve_defaults(len(train), task.best_metric if validation else "", width)
     about = describe_groups(config, task, len(train), len(validation))
-    task = dataclasses.replace(task, model_card=embedder_card(task, config, about, truncated))
+    task = dataclasses.replace(task, model_card=make_card(task, config, about, truncated))
     shares = config.data.mixture_weights or tuple(float(len(groups)) for groups in sets)
     batches = make_batch_config(
         config, config.data.batching, config.data.max_length, task.layout.config,
         group_size=texts, sets=tuple(zip(map(len, sets), shares, strict=True)), noun="text", about=about,
     )  # fmt: skip
-    evaluator = EmbeddingEvaluator(validation, task.learns_similarity)
+    evaluator = task.make_evaluator(validation)
     data = Epochs(
         train_pieces, validation_pieces, task.targets, tokenizer, batches, evaluator, each_token=False
     )
     return task, data, config
 
 
-def preview(config: Config, directories: ModelDirectories) -> tuple[EmbeddingTask, Epochs, Config]:
-    return open(config, directories, with_teacher=False)
-
-
-def outline(config: Config, directories: ModelDirectories) -> Outline:
+def outline_groups(
+    config: C,
+    directories: ModelDirectories,
+    preview: Callable[[C, ModelDirectories], tuple[T, Epochs, C]],
+    make_task: Callable[[C, ModelDirectories, int, int], T],
+) -> Outline:
     """Return the outline of a run on the config's data.
 
     Without data, groups are the smallest that the loss can learn from, with one text per row, all of maximum length.
@@ -108,14 +130,14 @@ def outline(config: Config, directories: ModelDirectories) -> Outline:
     if any(config.data.train):
         return make_outline(*preview(config, directories))
     config = config.resolve_length(directories[config.init].layout)
-    loss = EMBEDDING_LOSSES[USUAL if config.loss.name == "auto" else config.loss.name]
+    loss = config.loss.losses[USUAL if config.loss.name == "auto" else config.loss.name]
     sizes = (
         (texts, scores)
         for texts in range(1, 4)
         for scores in range(texts)
         if loss.fits(texts, scores) and (scores > 0) == loss.scored
     )
-    task = make_embedding_task(config, directories, *next(sizes))
+    task = make_task(config, directories, *next(sizes))
     groups, longest = config.batch_size, config.data.max_length
     rows = task.texts_per_group * groups
     print_once(
@@ -127,7 +149,7 @@ def outline(config: Config, directories: ModelDirectories) -> Outline:
     return Outline(task, resolved, groups, rows, (phase,), max(config.steps, 0))
 
 
-def read_group_splits(config: Config) -> tuple[list[list[Group]], list[Group]]:
+def read_group_splits(config: GroupsRunConfig) -> tuple[list[list[Group]], list[Group]]:
     """Return the training groups, as a list for each file, and the validation groups."""
     data = config.data
     sets = [read_groups(spec, data.columns, data.max_examples) for spec in data.train]
@@ -145,7 +167,7 @@ def read_group_splits(config: Config) -> tuple[list[list[Group]], list[Group]]:
 
 
 def split_by_document(
-    config: Config, sets: Sequence[Sequence[Group]]
+    config: GroupsRunConfig, sets: Sequence[Sequence[Group]]
 ) -> tuple[list[list[Group]], list[Group]]:
     """Set a share of the documents aside for validation; documents are counted across all files."""
     _, validation = train_validation_split(
@@ -166,7 +188,34 @@ def make_embedding_task(
     config: Config, directories: ModelDirectories, texts: int, scores: int
 ) -> EmbeddingTask:
     wanted = config.loss
-    fitting = [name for name, loss in EMBEDDING_LOSSES.items() if loss.fits(texts, scores)]
+    loss, settings = choose_loss(config, texts, scores)
+    layout = embedder_layout(config, directories[config.init].layout)
+    check_dimensions(loss, wanted.sizes, layout.vector_size)
+    if wanted.learn_scale and not loss.in_batch:
+        able = ", ".join(name for name, loss in EMBEDDING_LOSSES.items() if loss.in_batch)
+        raise BertJaxError(f"loss.name={loss.name} does not learn its scale; losses that do: {able}")
+    if wanted.learn_scale and settings.scale > MAX_SCALE:
+        raise BertJaxError(
+            f"loss.scale={settings.scale:g} is too high for loss.learn_scale to start from; set {MAX_SCALE:g} or "
+            "less"
+        )
+    taught = teacher_shape(config, directories, loss, texts)
+    if loss.full_vectors and taught[1] != layout.vector_size:
+        raise BertJaxError(
+            f"the vectors of {wanted.teacher} have {taught[1]} dimensions, but those of {config.init} have "
+            f"{layout.vector_size}; set --config.model.dimensions={taught[1]}"
+        )
+    return EmbeddingTask(
+        layout, loss, settings, wanted.sizes, texts, scores * loss.scored, taught, wanted.learn_scale
+    )
+
+
+def choose_loss(
+    config: GroupsRunConfig, texts: int, scores: int
+) -> tuple[EmbeddingLoss, EmbeddingLossSettings]:
+    """Return the loss of groups of so many texts and scores, and its settings."""
+    wanted, losses = config.loss, config.loss.losses
+    fitting = [name for name, loss in losses.items() if loss.fits(texts, scores)]
     name = wanted.name
     if name == "auto":
         usual = ("cosent", "teacher_ranking", USUAL) if scores else (USUAL,)
@@ -176,35 +225,23 @@ def make_embedding_task(
             f"loss.name={name} does not accept rows of {texts} texts and {scores} scores, which "
             f"{config.data.train[0]} has; losses that do: {', '.join(fitting)}"
         )
-    loss = EMBEDDING_LOSSES[name]
-    layout = embedder_layout(config, directories[config.init].layout)
-    check_dimensions(loss, wanted.sizes, layout.vector_size)
-    settings = EmbeddingLossSettings(
-        wanted.scale or loss.scale, wanted.margin or loss.margin, wanted.symmetric
-    )
+    loss = losses[name]
     for setting in ("scale", "margin", "symmetric"):
         if getattr(wanted, setting) and setting not in loss.reads:
-            able = ", ".join(name for name, loss in EMBEDDING_LOSSES.items() if setting in loss.reads)
+            able = ", ".join(name for name, loss in losses.items() if setting in loss.reads)
             raise BertJaxError(f"loss.name={name} does not use loss.{setting}; losses that do: {able}")
-    if wanted.learn_scale and not loss.in_batch:
-        able = ", ".join(name for name, loss in EMBEDDING_LOSSES.items() if loss.in_batch)
-        raise BertJaxError(f"loss.name={name} does not learn its scale; losses that do: {able}")
-    if wanted.learn_scale and settings.scale > MAX_SCALE:
-        raise BertJaxError(
-            f"loss.scale={settings.scale:g} is too high for loss.learn_scale to start from; set {MAX_SCALE:g} or "
-            "less"
-        )
+    scale, margin = wanted.scale or loss.scale, wanted.margin or loss.margin
+    return loss, EmbeddingLossSettings(scale, margin, wanted.symmetric, wanted.by_dot)
+
+
+def teacher_shape(
+    config: GroupsRunConfig, directories: ModelDirectories, loss: EmbeddingLoss, texts: int
+) -> tuple[int, ...]:
+    """Return the shape of the teacher's vectors for a group of so many texts; () if the loss does not read any."""
+    if not loss.teacher_texts:
+        return ()
     taught = texts if loss.teacher_texts < 0 else loss.teacher_texts
-    width = directories[wanted.teacher].layout.vector_size if taught else 0
-    if loss.full_vectors and width != layout.vector_size:
-        raise BertJaxError(
-            f"the vectors of {wanted.teacher} have {width} dimensions, but those of {config.init} have "
-            f"{layout.vector_size}; set --config.model.dimensions={width}"
-        )
-    return EmbeddingTask(
-        layout, loss, settings, wanted.sizes, texts, scores * loss.scored, (taught, width) if taught else (),
-        wanted.learn_scale,
-    )  # fmt: skip
+    return taught, directories[config.loss.teacher].layout.vector_size
 
 
 def check_dimensions(loss: EmbeddingLoss, sizes: Sequence[int], width: int) -> None:
@@ -235,8 +272,7 @@ def embedder_layout(config: Config, source: Layout) -> Layout:
     normalize = (
         source_embedder.normalize if config.model.normalize == "auto" else config.model.normalize == "yes"
     )
-    longest = config.data.max_length
-    encoder = config.model.update_encoder(source.config, longest, config.init)
+    encoder = config.model.update_encoder(source.config, config.data.max_length, config.init)
     projection, width = source_embedder.projection, config.model.dimensions
     if width and width != source.vector_size:
         if projection:
@@ -245,19 +281,28 @@ def embedder_layout(config: Config, source: Layout) -> Layout:
                 f"--config.model.dimensions={width} out, or set --config.loss.sizes={width} to truncate them"
             )
         projection = Projection(width)
-    configured = dataclasses.asdict(config.prompts)
-    prompts = configured if any(configured.values()) else source_embedder.prompts
     embedder = dataclasses.replace(
         source_embedder,
         pooling=pooling,
         normalize=normalize,
-        max_length=max(longest, source_embedder.max_length or 0),
-        prompts=prompts,
-        default_prompt=source_embedder.default_prompt if source_embedder.default_prompt in prompts else None,
+        **choose_text_settings(config, source_embedder),
         similarity=EmbedderSettings.similarity,  # all losses are based on cosines
         projection=projection,
     )
-    return dataclasses.replace(source, config=encoder, heads=(), labels=(), pooler=False, embedder=embedder)
+    return dataclasses.replace(
+        source, config=encoder, heads=(), labels=(), pooler=False, embedder=embedder, sparse=None
+    )
+
+
+def choose_text_settings(config: GroupsRunConfig, source: TextSettings) -> dict[str, Any]:
+    """Return the length and the prompts of the model that a run makes; `source` are the settings of its start."""
+    configured = dataclasses.asdict(config.prompts)
+    prompts = configured if any(configured.values()) else source.prompts
+    return {
+        "max_length": max(config.data.max_length, source.max_length or 0),
+        "prompts": prompts,
+        "default_prompt": source.default_prompt if source.default_prompt in prompts else None,
+    }
 
 
 def check_scores(task: EmbeddingTask, groups: Sequence[Group]) -> None:
@@ -274,7 +319,7 @@ def check_scores(task: EmbeddingTask, groups: Sequence[Group]) -> None:
                 )
 
 
-def check_differences(config: Config, task: EmbeddingTask, train: Sequence[Group]) -> None:
+def check_differences(config: GroupsRunConfig, task: EmbeddingTask, train: Sequence[Group]) -> None:
     """Refuse groups that cannot change the model, because the loss finds no other group to compare them with."""
     loss = task.loss
     needs_others = loss.ordered or (loss.in_batch and task.texts_per_group == 2)
@@ -313,11 +358,11 @@ def encode_groups(
             targets[TEACHER] = teacher_vectors[n][group.texts[n]]
         return targets
 
-    columns = []
+    settings, columns = task.layout.text_settings or EmbedderSettings(), []
     for n in range(task.texts_per_group):
-        prompt = prompt_text(task.embedder, choose_prompt(task.embedder, n))
-        texts = prepare_texts(task.embedder, [group.texts[n] for group in groups], prompt)
-        columns.append(tokenizer.encode(texts, max_length=truncated.max_length))
+        prompt = prompt_text(settings, choose_prompt(settings, n))
+        texts = prepare_texts(settings, [group.texts[n] for group in groups], prompt)
+        columns.append(task.encode_texts(tokenizer, texts, n, truncated.max_length))
         truncated.count(columns[n])
     return [
         EncodedExample(encoding, i, targets(group, n))
@@ -326,7 +371,7 @@ def encode_groups(
     ]
 
 
-def choose_prompt(embedder: EmbedderSettings, n: int) -> str | None:
+def choose_prompt(embedder: TextSettings, n: int) -> str | None:
     """Return the name of the prompt for the n-th text of a group: anchors are queries, all others are documents."""
     return find_prompt_name(embedder, DOCUMENT_PROMPTS if n else QUERY_PROMPTS)
 

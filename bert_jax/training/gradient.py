@@ -226,6 +226,14 @@ def map_over_shards(function: Callable, mesh: Mesh) -> Callable:
     return run_shards
 
 
+STEPS = "finished_steps"  # of the run, for each row; a validation batch has none
+
+
+def add_step(batch: dict, step) -> dict:
+    """Add the number of finished steps, for losses whose weights follow a schedule."""
+    return batch | {STEPS: jnp.full(len(jax.tree.leaves(batch)[0]), step)}
+
+
 def add_row_indices(batch: dict) -> dict:
     """Add each row's index in the batch, so that dropout is the same wherever the row is computed."""
     return batch | {"rows": jnp.arange(jax.tree.leaves(batch)[0].shape[0])}

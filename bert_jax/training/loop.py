@@ -296,7 +296,7 @@ class TrainingLoop:
             sums = {name: float(sum(pair)) for name, pair in pairs.items()}
             self.check_finite(sums, f"validation batch {n} (counted from 0)")
             total.add(measured)
-            predicted.append(rows)
+            predicted.append(self.task.keep_predictions(rows))
         scored = self.data.score_sums(predicted)
         scores = scored.scores if scored else self.data.metrics(predicted)
         return Measured(self.task.metrics_from_means(total.means()) | scores, scored)

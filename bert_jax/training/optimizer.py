@@ -36,6 +36,7 @@ def make_optimizer(
         parts.append(scale_by_trust_ratio(rules))
     if config.layer_decay < 1 or freezes:
         parts.append(scale_by_depth(config.frozen_layers, config.layer_decay, rules, frozen))
+    parts.append(scale_by_rate(rules))
     return optax.chain(*parts)
 
 
@@ -115,6 +116,15 @@ def scale_by_depth(
         return map_with_rules(updates, rules, scaled)
 
     return optax.stateless(update)
+
+
+def scale_by_rate(rules: Rules) -> optax.GradientTransformation:
+    """Scale the updates of parameters that have a learning rate of their own."""
+    return optax.stateless(
+        lambda updates, params: map_with_rules(
+            updates, rules, lambda rule, name, leaf: leaf if rule.rate == 1 else rule.rate * leaf
+        )
+    )
 
 
 def scale_by_trust_ratio(rules: Rules = PARAMETER_RULES) -> optax.GradientTransformation:

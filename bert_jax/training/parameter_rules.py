@@ -14,6 +14,7 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 from jax.sharding import PartitionSpec as P
 
 from bert_jax.core.errors import BertJaxError
+from bert_jax.hub.sparse_encoder import QUERY_WEIGHTS
 from bert_jax.models.mesh import FSDP, TENSOR
 
 
@@ -24,6 +25,7 @@ class ParameterRule:
     decays: bool = True
     tensors: tuple[int, ...] = ()  # axes that number the tensors stacked in it; LAMB treats each alone
     depth: Literal["embeddings", "layers", "above"] = "above"  # its place in the encoder, or above it
+    rate: float = 1.0  # its learning rate, as a multiple of the run's
     matmul_only: bool = False  # read by matrix products alone, which round it to the compute dtype
 
 
@@ -76,6 +78,8 @@ PARAMETER_RULES: list[tuple[str, ParameterRule]] = [
         "(^|/)(mlm|replaced|replaced_in_context)/(transform/bias|norm/(scale|bias))$",
         ParameterRule(decays=False),
     ),
+    # Weights of about 1, of which each is learnt from the few queries with its token.
+    (f"^{QUERY_WEIGHTS}/weight$", ParameterRule(decays=False, rate=50.0)),
     # The last layer of any head, which has few outputs.
     ("^(?!.*encoder/)([a-z_]+/)?[a-z_]+/dense/kernel$", ParameterRule()),
     ("^(?!.*encoder/)([a-z_]+/)?[a-z_]+/dense/bias$", ParameterRule(decays=False)),

@@ -13,6 +13,7 @@ from bert_jax.models.kernels.kernel_choice import KernelChoices, kernels_of
 from bert_jax.models.mesh import ROWS
 from bert_jax.training.gradient import (
     add_row_indices,
+    add_step,
     check_rows,
     collect_metrics,
     compute_in_microbatches,
@@ -49,7 +50,7 @@ def make_step(
     def step(state: TrainState, batch: dict, constants: StepConstants) -> tuple[TrainState, dict]:
         # Gradients.
         key = jax.random.fold_in(jax.random.key(constants.seed, impl=config.prng_impl), state.step)
-        gradients, measured = gradient(state.params, batch, key, constants)
+        gradients, measured = gradient(state.params, add_step(batch, state.step), key, constants)
         # Guard: a number that is not finite anywhere in the gradients makes their norm not finite.
         norm = optax.tree.norm(gradients)
         good = jnp.isfinite(norm) & jnp.isfinite(sum(loss.total for loss in measured["losses"].values()))

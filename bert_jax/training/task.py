@@ -177,6 +177,10 @@ class Task:
     def predictions(self, outputs: dict, batch: dict):
         """Return an array [B, ...] to keep for the whole validation set; `BatchSource.metrics` reads it."""
 
+    def keep_predictions(self, predictions):
+        """Return what is kept in memory of a batch's predictions, given them as NumPy arrays."""
+        return predictions
+
     def metrics_from_means(self, means: dict[str, float]) -> dict[str, float]:
         """Turn the mean losses and scores of the validation set into the metrics that people read."""
         return means

@@ -118,7 +118,9 @@ def test_a_config_is_found_by_its_bare_name_from_any_directory(tmp_path, monkeyp
     own.parent.mkdir()
     own.touch()
     assert find_config_file("configs/classify.py").resolve() == own
-    with pytest.raises(BertJaxError, match="one of answer, classify, .*, rerank, tag, which are installed"):
+    with pytest.raises(
+        BertJaxError, match="one of answer, classify, .*, rerank, sparse, tag, which are installed"
+    ):
         find_config_file("clasify")
     assert os.listdir(ROOT / "configs") and bundled_config_paths().keys() == {
         path.stem for path in (ROOT / "configs").glob("*.py")

@@ -98,6 +98,7 @@ LITTLE = {
     "configs/tag.py": [*FEW, "data.max_length=32", "data.overlap=8", "data.calibration_ratio=0"],
     "configs/answer.py": [*FEW, "data.max_length=48", "data.overlap=8", "data.calibration_ratio=0"],
     "configs/embed.py": ["steps=2", "data.batch_size=8", "data.max_length=16"],
+    "configs/sparse.py": ["steps=2", "data.batch_size=8", "data.max_length=16"],
     "configs/rerank.py": ["steps=2", "data.batch_size=8", "data.max_length=32"],
     "runs/half": ["data.batch_size=8", "data.lengths=32"],
     "runs/taught": ["data.batch_size=8", "data.lengths=32"],
@@ -107,7 +108,7 @@ LITTLE = {
 # No later command opens the models of these runs: their config and data are read, and the tests of their tasks train.
 NOT_OPENED = {
     f"runs/{name}"
-    for name in ("half", "taught", "continued", "base-gpu", "alibi", "topics", "stars", "faster", "sharper")
+    for name in ("half", "taught", "continued", "base-gpu", "alibi", "topics", "stars", "faster", "sharper", "sparse")
 }
 # Nor are these: a run of the same kind takes the place of theirs.
 SAME_KIND = {"runs/base": "runs/tiny", "runs/alike": "runs/search", "runs/docs": "runs/search"}

@@ -51,9 +51,11 @@ GENTLE = {
 }  # fmt: skip
 TRAINED_ON = {
     "classify": "labelled.jsonl", "tag": "words.conll", "answer": "asked.jsonl", "embed": "pairs.jsonl",
-    "rerank": "ranked.jsonl",
+    "sparse": "pairs.jsonl", "rerank": "ranked.jsonl",
 }  # fmt: skip
-UNKNOWN_TO = {"embed": ("data.batching", "data.folds", "report"), "rerank": ("data.batching", "data.folds")}
+UNKNOWN_TO = dict.fromkeys(("embed", "sparse"), ("data.batching", "data.folds", "report")) | {
+    "rerank": ("data.batching", "data.folds")
+}
 INDEX = "{out}/index"  # a copy of the material's, which has vectors
 
 
@@ -241,7 +243,7 @@ def with_flag(right: list[str], action: argparse.Action, value: str) -> tuple[st
 def of_keys() -> Iterator[Case]:
     """Each key of each task's config with each value that is odd for its type; one that tasks share, of the first."""
     tried: set[str] = set()
-    for task in ("pretrain", "classify", "embed", "rerank"):
+    for task in ("pretrain", "classify", "embed", "rerank", "sparse"):
         known = {key for key in tried if task != "classify" or not key.startswith(("data.", "model."))}
         for key, kind in keys_of(TASKS[task].Config):
             tried.add(key)
@@ -436,6 +438,7 @@ MAY_KEYS: dict[str, tuple[str, ...]] = {
     "labels": ("", " "), "label_smoothing": ZERO,
     "data.columns.score": NONE, "data.columns.texts": ("", " "), "data.max_documents_per_query": ZERO,
     "data.num_random_negatives": MINUS, "data.mixture_weights": (",,",), "loss.scale": HALF, "model.dimensions": ZERO,
+    "loss.document_regularizer_weight": HALF, "loss.query_regularizer_weight": (*MINUS, "1.5"),
     "loss.margin": ZERO, "init_share": MINUS, "minutes": HALF,
     "loss.sizes": (",,", "1,2,3,4,5"), "loss.teacher": NONE, "prompts.query": TEXTS, "prompts.document": TEXTS,
 }  # fmt: skip

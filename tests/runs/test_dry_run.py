@@ -30,6 +30,7 @@ WRITTEN = {
     "embed": [{"anchor": text, "positive": text + " mat"} for text in TEXTS],
     "rerank": [{"query": f"cat {text}", "positive": text, "negative": f"mat {text}"} for text in TEXTS],
     "distil_classifier": [{"text": text} for text in TEXTS],
+    "sparse": [{"anchor": text, "positive": text + " mat"} for text in TEXTS],
     "tag": [{"tokens": text.split(), "tags": ["B-X", *["O"] * (len(text.split()) - 1)]} for text in TEXTS],
 }  # fmt: skip
 OF_CORPORA = ("pretrain", "electra", "distil")
@@ -43,6 +44,7 @@ SEEN = {
     "distil_classifier": "labels      1: bad 36",
     "embed": "data        36 groups of 2 texts, from `",
     "rerank": "documents   36 different ones among 72 examples",
+    "sparse": "data        36 groups of 2 texts, from `",
     "tag": "labels      2: ",
 } | dict.fromkeys(OF_CORPORA, "documents (")
 

@@ -6,7 +6,7 @@ from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.tasks import load_config as load_task
 from tests.support.texts import random_texts
 
-EMBED_CONFIG = "configs/embed.py"
+EMBED_CONFIG, SPARSE_CONFIG = "configs/embed.py", "configs/sparse.py"
 
 
 def random_pairs(count: int, seed: int = 0) -> list[dict]:
@@ -22,8 +22,11 @@ def random_pairs(count: int, seed: int = 0) -> list[dict]:
     return rows
 
 
-def open_embed_task(model, train, *overrides):
-    module, config = load_task(
-        EMBED_CONFIG, [f"init={model}", f"data.train={train}", "data.max_length=16", *overrides]
-    )
+def open_embed_task(model, train, *overrides, spec: str = EMBED_CONFIG):
+    given = [f"init={model}", f"data.train={train}", "data.max_length=16", *overrides]
+    module, config = load_task(spec, given)
     return module.open(config, ModelDirectories())
+
+
+def open_sparse_task(model, train, *overrides):
+    return open_embed_task(model, train, *overrides, spec=SPARSE_CONFIG)

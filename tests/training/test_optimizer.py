@@ -139,6 +139,14 @@ def test_biases_and_norms_do_not_decay_and_embeddings_do():
 
 
 @pytest.mark.slow
+def test_weights_of_tokens_in_queries_learn_faster_and_do_not_decay():
+    params = {"query_weights": {"weight": jnp.ones(3)}, "mlm": {"bias": jnp.ones(3)}}
+    optimizer = make_optimizer(OptimizerConfig(weight_decay=0.1, max_grad_norm=0))
+    updates, _ = optimizer.update(jax.tree.map(jnp.ones_like, params), optimizer.init(params), params)
+    assert updates["mlm"]["bias"][0] == pytest.approx(1, rel=1e-4)
+    assert updates["query_weights"]["weight"][0] == pytest.approx(50, rel=1e-4)
+
+
 def test_lamb_treats_every_layer_and_query_key_and_value_as_a_tensor():
     random = np.random.RandomState(0)
     kernel, update = np.float32(random.standard_normal((2, 2, 6, 3, 2, 4)))
