@@ -23,6 +23,7 @@ __all__ = [
     "Run",
     "Span",
     "SparseEmbedder",
+    "StaticEmbedder",
     "Tagger",
     "TrainingTask",
     "UpdateCounts",
@@ -50,6 +51,7 @@ MODULES = {
     "inference.question_answerer": "Answer QuestionAnswerer",
     "inference.reranker": "Ranked Reranker",
     "inference.sparse_embedder": "SparseEmbedder",
+    "inference.static_embedder": "StaticEmbedder",
     "inference.tagger": "Span Tagger",
     "runs.corpus": "prepare train_tokenizer",
     "runs.evaluate": "compare evaluate evaluate_index",
@@ -74,6 +76,7 @@ if TYPE_CHECKING:
     from bert_jax.inference.question_answerer import Answer, QuestionAnswerer
     from bert_jax.inference.reranker import Ranked, Reranker
     from bert_jax.inference.sparse_embedder import SparseEmbedder
+    from bert_jax.inference.static_embedder import StaticEmbedder
     from bert_jax.inference.tagger import Span, Tagger
     from bert_jax.runs.corpus import prepare, train_tokenizer
     from bert_jax.runs.evaluate import compare, evaluate, evaluate_index

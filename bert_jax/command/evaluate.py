@@ -34,7 +34,7 @@ TEXT_FLAGS = (
 )  # fmt: skip
 # Flags that do not apply if an index is measured, and those that apply to nothing else.
 TABLE_FLAGS = ("text", "text_pair", "label", "label_separator", "skip_bad", "out_of_scope", "dimensions")
-INDEX_FLAGS = ("rerank", "rerank_top", "embedder")
+INDEX_FLAGS = ("rerank", "rerank_top", "embedder", "sparse_model")
 
 
 @verb(
@@ -47,7 +47,7 @@ INDEX_FLAGS = ("rerank", "rerank_top", "embedder")
             help="two model directories to compare; on a folder of documents one may be bm25, or an index, which "
             "stands for its embedder and has the vectors of documents already",
         ),
-        flag("--index", metavar="INDEX", help="index: measure keywords, vectors, and both, on a folder of documents"),
+        flag("--index", metavar="INDEX", help="index: measure its retrievers and fusions on a folder of documents"),
     ),
     flag(
         "--data", required=True, metavar="FILE",
@@ -70,6 +70,7 @@ INDEX_FLAGS = ("rerank", "rerank_top", "embedder")
     flag("--split", default="", metavar="NAME", help="for a folder of documents: use the judgements of qrels/NAME.tsv"),
     DIMENSIONS,
     flag("--embedder", metavar="DIR", help="for an index: directory of its model, if it was moved"),
+    flag("--sparse-model", metavar="DIR", help="for an index: directory of its sparse model, if it was moved"),
     flag("--rerank", metavar="DIR", help="for an index: cross-encoder that reranks the top passages"),
     RERANK_TOP,
     *ENGINE,
@@ -119,5 +120,5 @@ def measure_index(args, command: str) -> None:
     if unused := given_flags(args, TABLE_FLAGS) + ["--long-texts"] * (args.long_texts != "truncate"):
         raise BertJaxError(f"{unused[0]} is not for an index; leave it out")
     eval_config = IndexEvalConfig(args.data, args.split, args.rerank, args.rerank_top)
-    index = Index.open(args.index, args.embedder, False, **engine_of(args))
+    index = Index.open(args.index, args.embedder, False, sparse_model=args.sparse_model, **engine_of(args))
     print(describe_index_evaluation(index, eval_config, args.report, command).format(args.json))

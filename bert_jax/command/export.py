@@ -2,21 +2,26 @@
 
 from pathlib import Path
 
-from bert_jax.command.flags import OUTPUT, flag, verb, whole_number_type
+from bert_jax.command.flags import OUTPUT, flag, positive_integer, verb, whole_number_type
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.output import refuse_output
 
 
 @verb(
-    "write a checkpoint's model, or a model as an ONNX file",
+    "write a checkpoint's model, or a model as an ONNX file or as static embeddings",
     "bert-jax export DIR --format onnx --output model-onnx",
     flag("directory", help="directory of a run, of a model, or of an adapter, which is merged into its base model"),
     OUTPUT,
     flag("--adapter", metavar="DIR", help="adapter (LoRA, in PEFT's files) that is merged into the model"),
     flag(
-        "--format", choices=("hf", "onnx"), default="hf",
+        "--format", choices=("hf", "onnx", "static"), default="hf",
         help="hf: as transformers opens it, of a run the model of a checkpoint; onnx: without JAX, for ONNX Runtime, "
-        "sentence-transformers, FastEmbed, TEI (default hf)",
+        "sentence-transformers, FastEmbed, TEI; static: a vector for each token, for model2vec and "
+        "sentence-transformers (default hf)",
+    ),
+    flag(
+        "--dimensions", type=positive_integer,
+        help="numbers of a vector of --format static (default 256, or as many as the model has)",
     ),
     flag(
         "--quantize", choices=("auto", "avx512_vnni", "avx2"), metavar="FOR",
@@ -46,11 +51,23 @@ def export(args):
         raise BertJaxError(
             "--data measures what --quantize changes, and other files compute what the model does; leave --data out"
         )
+    if args.step is not None and args.format != "hf":
+        raise BertJaxError(
+            f"--step chooses a checkpoint of a run; export it first, then the model to --format {args.format}"
+        )
+    if args.dimensions and args.format != "static":
+        raise BertJaxError("--dimensions is for static embeddings; add --format static")
     if args.format == "onnx":
         write_onnx(args)
         return
     if args.quantize:
         raise BertJaxError("--quantize writes an ONNX file; add --format onnx")
+    if args.format == "static":
+        from bert_jax.export.static_directory import export_static
+
+        described = export_static(args.directory, args.output, args.dimensions)
+        print(f"the static embeddings are in {args.output}: {described}")
+        return
     if not is_run and args.step is None:
         load(args.directory).save(args.output)
         print(f"the model is in {args.output}")
@@ -60,10 +77,6 @@ def export(args):
 
 
 def write_onnx(args) -> None:
-    if args.step is not None:
-        raise BertJaxError(
-            "--step chooses a checkpoint of a run; export it first, then the model to --format onnx"
-        )
     from bert_jax.inference.onnx_session import require_packages
 
     require_packages("--format onnx", "onnx", "onnxruntime")

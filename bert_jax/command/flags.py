@@ -194,8 +194,9 @@ LONG = flag(
 )  # fmt: skip
 ENGINE = (
     flag(
-        "--engine", choices=("jax", "onnxruntime"), default="jax",
-        help="compute with JAX, or with the ONNX file of a directory that `export --format onnx` wrote (default jax)",
+        "--engine", choices=("auto", "jax", "numpy", "onnxruntime"), default="auto",
+        help="compute with JAX, static embeddings with NumPy (auto), or with the ONNX file of a directory that "
+        "`export --format onnx` wrote: onnxruntime (default auto)",
     ),
     flag(
         "--dtype", choices=("float32", "bfloat16", "int8"), default="float32",

@@ -36,6 +36,9 @@ ALLOWED_WITH_EXPORT = ("output", "export", "run", "debug")
     flag("--output", required=True, metavar="INDEX", help="directory of the index"),
     flag("--model", metavar="DIR", help="embedder of the passages (default: that of the index, or else only keywords)"),
     flag(
+        "--sparse-model", metavar="DIR", help="sparse embedder (SPLADE) of the passages (default: that of the index)",
+    ),
+    flag(
         "--vectors", metavar="FOLDER", help="vectors that `embed --ray` wrote for the texts of DOCS, which are not "
         "computed again",
     ),
@@ -124,11 +127,12 @@ def update_index(args) -> None:
         args.approximate,
         args.language,
         args.vectors,
+        args.sparse_model,
     )
     columns = DocumentColumns(args.text, args.id, args.title)
     source = DocumentSource(args.documents, columns) if args.documents else None
     settings = index_update.IndexSettings(path, options, args.compact)
-    if source and settings.is_new and settings.manifest.model is None:
+    if source and settings.is_new and not settings.manifest.models:
         print_line("no --model, so documents are found by keywords alone")
     update = index_update.IndexUpdate(
         source, read_ids(args.remove), args.remove_missing, args.compact, args.replace

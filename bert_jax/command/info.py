@@ -48,11 +48,12 @@ def describe_index(index: "Index", directory: str, as_json: bool) -> str:
     size = (Path(directory) / INDEX_FILE).stat().st_size + sum(
         facts["bytes"] for _, facts in manifest.files()
     )
-    model = manifest.model
+    model, sparse_model = manifest.model, manifest.sparse_model
     if as_json:
         facts = {
             "directory": directory, "documents": len(index), "passages": manifest.passages, "bytes": size,
             "model": model and model.path, "dimensions": model and model.dimensions, "retrievers": index.retrievers,
+            "sparse_model": sparse_model and sparse_model.path, "active_dims": sparse_model and sparse_model.active,
             "passage_tokens": manifest.passage_tokens, "overlap": manifest.overlap,
             "language": manifest.language, "quantization": manifest.quantization, "approximate": manifest.approximate,
             "recall": manifest.recall and manifest.recall.recall,
@@ -66,6 +67,9 @@ def describe_index(index: "Index", directory: str, as_json: bool) -> str:
         "documents": f"{len(index):,} in {manifest.passages:,} passages of up to {manifest.passage_tokens} tokens, of "
         f"which neighbours share {manifest.overlap}",
         "model": f"{model.path}, vectors of {model.dimensions:,}" if model else "none",
+        "sparse": f"{sparse_model.path}, at most {sparse_model.active} tokens of a passage"
+        if sparse_model
+        else "",
         "retrievers": ", ".join(index.retrievers),
         "language": f"{manifest.language}, stemmed" if manifest.stemmed_language else "none, not stemmed",
         "search": f"candidates by {faster}{recall}" if faster else "exact",

@@ -30,16 +30,17 @@ TOKEN = re.compile(r"\S+")
     flag("query", nargs="?", metavar="QUERY", help="text to search for"),
     flag("--queries", metavar="FILE", help="file with one query per line, or a table, instead of QUERY"),
     flag("--top-k", type=positive_integer, default=10, metavar="N", help="number of passages to show (default 10)"),
-    flag("--retrievers", metavar="NAMES", help="keywords, vectors, or both with a comma (default: what the index has)"),
+    flag("--retrievers", metavar="NAMES", help="keywords, vectors, sparse; several with commas (default: all)"),
     flag("--weights", metavar="NAME=W,...", help="weights of the retrievers, as keywords=1,vectors=2 (default 1)"),
     flag("--rerank", metavar="DIR", help="cross-encoder that reranks the top passages"),
     RERANK_TOP,
     flag("--model", metavar="DIR", help="directory of the index's model, if it was moved"),
+    flag("--sparse-model", metavar="DIR", help="directory of the index's sparse model, if it was moved"),
     flag("--verify", action="store_true", help="check the hashes of all files first"),
     flag(
         "--explain", action="store_true",
-        help="for each passage, show its rank and score in keywords, vectors, their fusion (sum of scaled scores) "
-        "and the reranker, and what each query word adds to the keyword score",
+        help="for each passage, show its rank and score in keywords, vectors, sparse vectors, their fusion (sum of "
+        "scaled scores) and the reranker, and what each word or token of the query adds to the score",
     ),
     flag("--full", action="store_true", help="print whole passages, not excerpts"),
     flag("--json", action="store_true", help="print a JSON object for each query"),
@@ -56,7 +57,9 @@ def search(args):
     from bert_jax.search import index as indexes
     from bert_jax.search.keywords import WordFinder
 
-    index = indexes.Index.open(args.index, args.model, args.verify, **engine_of(args))
+    index = indexes.Index.open(
+        args.index, args.model, args.verify, sparse_model=args.sparse_model, **engine_of(args)
+    )
     if not len(index):
         raise BertJaxError(
             f"{args.index} holds no documents; `bert-jax index DOCS --output {args.index}` adds some"

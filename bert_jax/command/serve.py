@@ -53,7 +53,7 @@ from bert_jax.command.flags import (
     ),
     flag(
         "--no-warm-up", action="store_true",
-        help="open the port at once; each program is compiled at the first request that needs it",
+        help="answer at once; each program is compiled at the first request that needs it",
     ),
     flag("--log-requests", action="store_true", help="write a line of JSON for each request to standard error"),
     *ENGINE,

@@ -4,6 +4,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,11 @@ from bert_jax.core.config import MAX_INT
 from bert_jax.core.errors import BertJaxError, suggest_name
 from bert_jax.core.typed_json import JsonTypeError, coerce_json
 from bert_jax.hub.parameter_mapping import ParameterMapping, linear
+from bert_jax.hub.sentence_transformers import EmbedderSettings
 from bert_jax.hub.tensors import Tensors
 from bert_jax.models.encoder_config import COMPUTATION_FIELDS, TRAINING_FIELDS, EncoderConfig, flattened
+from bert_jax.text.tokenizer import Tokenizer
+from bert_jax.text.tokenizer_directory import open_tokenizer
 
 ACTIVATIONS = {
     "gelu": "gelu",
@@ -86,10 +90,17 @@ class Family:
     derived: Mapping[str, Callable[[dict], Any]] = field(default_factory=dict)
     derived_keys: Callable[[EncoderConfig], dict[str, Any]] = lambda config: {}
     # Complete the config from the names of the tensors, if these say what no key does.
-    complete_from_tensors: Callable[[EncoderConfig, Mapping], EncoderConfig] = lambda config, tensors: config
+    complete_from_tensors: Callable[[EncoderConfig, Tensors], EncoderConfig] = lambda config, tensors: config
     # Convert files of older layouts or of other programs to the family's current layout.
     modernize_config: Callable[[dict, Any], dict] = lambda published, where: published
     modernize_tensors: Callable[[Tensors], Tensors] = lambda tensors: tensors
+    # Complete what modules.json says of an embedder from config.json, and write it there.
+    complete_embedder: Callable[[EmbedderSettings | None, dict], EmbedderSettings | None] = (
+        lambda embedder, published: embedder
+    )
+    embedder_keys: Callable[[EmbedderSettings], dict[str, Any]] = lambda embedder: {}
+    find_folder: Callable[[Path], Path] = lambda directory: directory  # of the weights
+    open_tokenizer: Callable[[Path], Tokenizer] = open_tokenizer
     # Tensors that files hold although they are no parameters, because transformers reads them.
     computed_tensors: Callable[[EncoderConfig], dict[str, np.ndarray]] = lambda config: {}
     # Keys whose absence would mean something else -> the value that is written if there is no other.
@@ -181,7 +192,9 @@ class Family:
 
     def layers_in(self, names: Mapping, config: EncoderConfig) -> int:
         """Count the layers, or groups of layers, in the published names."""
-        numbered = next(part.tensor_names[0] for part in self.encoder(config) if part.layered)
+        numbered = next((part.tensor_names[0] for part in self.encoder(config) if part.layered), "")
+        if not numbered:
+            return 0
         pattern = re.compile(re.escape(numbered.split("{i}")[0]) + r"(\d{1,6})\.")
         return len({match[1] for name in names if (match := pattern.search(name))})
 

@@ -79,6 +79,11 @@ class Layout:
         return self.sparse is not None and self.sparse.query_weights
 
     @property
+    def usual_engine(self) -> str:
+        """The engine that computes it unless another one is named."""
+        return "numpy" if self.embedder and self.embedder.is_static else "jax"
+
+    @property
     def vector_size(self) -> int:
         """The size of the vector into which it embeds a text."""
         if self.sparse:
@@ -167,6 +172,8 @@ class Layout:
         if not published[AUTO_MAP]:
             del published[AUTO_MAP]
         published["architectures"] = [self.family.class_name + self.architecture]
+        if self.embedder:
+            published |= self.family.embedder_keys(self.embedder)
         if self.labels:
             published["id2label"] = {str(i): label for i, label in enumerate(self.labels)}
             published["label2id"] = {label: i for i, label in enumerate(self.labels)}

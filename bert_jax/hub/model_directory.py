@@ -31,7 +31,7 @@ from bert_jax.hub.directory_heads import (
     read_architecture,
     read_label_names,
 )
-from bert_jax.hub.families import find_family
+from bert_jax.hub.families import find_family, static
 from bert_jax.hub.layout import MODELING_FILE, Layout
 from bert_jax.hub.local_directory import resolve_directory
 from bert_jax.hub.modules_beside import folders_beside, open_beside
@@ -44,7 +44,7 @@ from bert_jax.hub.weights import check_weights, read_weight
 from bert_jax.models.heads import HEADS
 from bert_jax.text.input_files import HIDDEN
 from bert_jax.text.tokenizer import Tokenizer
-from bert_jax.text.tokenizer_directory import holds_tokenizer, open_tokenizer
+from bert_jax.text.tokenizer_directory import holds_tokenizer
 
 BESIDE = ("pooler", "transform")  # between the encoder and the heads
 CONFIGS = ("config.json", "bert_config.json")  # the first published models used the second name
@@ -95,7 +95,7 @@ class ModelDirectory:
         `has_weights=False`: one in which another file holds the weights, such as ONNX.
         """
         if isinstance(name, cls):
-            return name
+            return replace(name, layout=name.layout.computed_with(**computed)) if computed else name
         path = resolve_directory(name)
         adapter, source = adapters.open_adapter(path), None
         sparse, encoder = sparse_encoder.read_sparse(path), sparse_encoder.encoder_folder(path)
@@ -116,7 +116,8 @@ class ModelDirectory:
             if adapter and source:
                 tensors = adapter.merge_into(source.tensors, source.layout, named_heads(architecture, family))
             else:
-                tensors = Tensors.from_directory(encoder).renamed(modernize_tensor_name)
+                folder = encoder if sparse else family.find_folder(path)
+                tensors = Tensors.from_directory(folder).renamed(modernize_tensor_name)
                 tensors = family.modernize_tensors(tensors)
             config = family.complete_from_tensors(config, tensors)
             heads = heads_in(tensors, architecture, Layout(config, family))
@@ -126,6 +127,8 @@ class ModelDirectory:
         pooler = any(HEADS[head].pooler for head in heads)
         pooler |= not family.pooler_names(is_prefixed(tensors, family)).isdisjoint(tensors)
         embedder = None if sparse else sentence_transformers.read_embedder(path)
+        if not heads:
+            embedder = family.complete_embedder(embedder, published)
         heads = (
             heads if has_weights or not embedder else ()
         )  # an embedder may keep the name of its base model
@@ -146,7 +149,7 @@ class ModelDirectory:
     def tokenizer(self) -> Tokenizer:
         if self.base and not holds_tokenizer(self.path):
             return self.base.tokenizer
-        return open_tokenizer(sparse_encoder.encoder_folder(self.path))
+        return self.layout.family.open_tokenizer(sparse_encoder.encoder_folder(self.path))
 
     def read_params(self, layout: Layout | None = None, new_head: str | None = None) -> dict:
         """Read the parameters of a layout, by default its own, as nested dicts of float32 arrays; leave out those of a
@@ -295,7 +298,11 @@ def model_fingerprint(directory) -> str:
 def read_hf_config(directory: Path) -> tuple[dict, Path]:
     for path in map(directory.joinpath, CONFIGS):
         if path.is_file():
-            return read_json(path, HFConfig), path
+            published = read_json(path, HFConfig)
+            known = published if published.get("model_type") else static.describe_files(directory, published)
+            return published | known, path
+    if described := static.describe_files(directory, None):
+        return described, directory / sentence_transformers.MODULES
     run_model = directory / "model"
     where = "it is not a model directory"
     if (run_model / CONFIGS[0]).is_file():

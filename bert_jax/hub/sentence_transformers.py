@@ -31,7 +31,9 @@ OLD_KEYS = {
 
 
 # The supported modules, in the order in which they run.
-MODULE_KINDS = ("Transformer", "Pooling", "Dense", "Normalize")
+STATIC = "StaticEmbedding"  # in place of Transformer and Pooling
+MODULE_KINDS = (STATIC, "Transformer", "Pooling", "Dense", "Normalize")
+MODULES = "modules.json"
 CLASSIFIES = "sequence-classification"
 PROJECTION = "projection"  # prefix of the tensor names of a Dense
 ACTIVATION = "torch.nn.modules."  # prefix of the names of activations
@@ -117,6 +119,7 @@ class EmbedderSettings(TextSettings):
     pooling: str = "mean"
     normalize: bool = True
     projection: Projection | None = None
+    is_static: bool = False  # the mean of static embeddings
     similarity: str = "cosine"  # how sentence-transformers compares two embeddings; bert_jax uses the cosine
     unknown: str = ""  # what is not supported here: modules, their order, a pooling mode or parts of a Dense
 
@@ -130,9 +133,9 @@ class EmbedderSettings(TextSettings):
 def read_embedder(directory) -> EmbedderSettings | None:
     """Read how a directory's model embeds texts; return None if there is no modules.json or it is a cross-encoder."""
     directory = Path(directory)
-    if not (directory / "modules.json").is_file():
+    path = directory / MODULES
+    if not path.is_file():
         return None
-    path = directory / "modules.json"
     modules = read_json(path, list[ModuleEntry])
     if is_cross_encoder(directory):
         return None
@@ -140,12 +143,13 @@ def read_embedder(directory) -> EmbedderSettings | None:
     unknown = [kind for kind in kinds if kind not in MODULE_KINDS]
     if not unknown and (len(modules) > len(kinds) or list(kinds) != sorted(kinds, key=MODULE_KINDS.index)):
         unknown = [f"modules in the order {', '.join(module_kind(module) for module in modules)}"]
-    if "Pooling" not in kinds or not is_inside_directory(f"./{kinds['Pooling']}"):
+    before = kinds.get("Pooling", kinds.get(STATIC))
+    if before is None or not is_inside_directory(f"./{before}"):
         raise BertJaxError(
             f"{path} lists no Pooling module with a folder beside it; copy it again from its source"
         )
-    file = directory / kinds["Pooling"] / "config.json"
-    pooling = read_json(file, PoolingConfig) if file.is_file() else {}
+    file = directory / before / "config.json"
+    pooling = read_json(file, PoolingConfig) if "Pooling" in kinds and file.is_file() else {}
     mode = pooling_mode(pooling)
     model_config = read_beside(directory, "config_sentence_transformers.json")
     folder = projection_folder(directory)
@@ -157,6 +161,7 @@ def read_embedder(directory) -> EmbedderSettings | None:
         **read_text_settings(directory, directory),
         pools_prompt=pooling.get("include_prompt", True),
         projection=projection_of(dense, folder) if folder and not unknown else None,
+        is_static=STATIC in kinds,
         similarity=model_config.get("similarity_fn_name") or EmbedderSettings.similarity,
         unknown=", ".join(unknown),
     )
@@ -189,6 +194,18 @@ def is_cross_encoder(directory) -> bool:
     return read_beside(Path(directory), "sentence_bert_config.json").get("transformer_task") == CLASSIFIES
 
 
+def static_folder(directory) -> str | None:
+    """Return the name of the folder of StaticEmbedding, if modules.json lists that module."""
+    path = Path(directory) / MODULES
+    folder = module_folders(read_json(path, list[ModuleEntry])).get(STATIC) if path.is_file() else None
+    if folder is not None and not is_inside_directory(f"./{folder}"):
+        raise BertJaxError(
+            f"{path} names {folder!r:.60} for its {STATIC}, which is not a folder beside it; copy it again from its "
+            "source"
+        )
+    return folder
+
+
 def module_folders(modules: list[ModuleEntry]) -> dict[str, str]:
     """Map the kind of each module to its folder."""
     return {module_kind(module): module["path"] for module in modules}
@@ -200,7 +217,7 @@ def module_kind(module: ModuleEntry) -> str:
 
 def projection_folder(directory) -> Path | None:
     """Return the folder of the Dense between pooling and embedding, if there is one."""
-    path = Path(directory) / "modules.json"
+    path = Path(directory) / MODULES
     folder = module_folders(read_json(path, list[ModuleEntry])).get("Dense") if path.is_file() else None
     if folder is not None and not (
         is_inside_directory(folder) and (path.parent / folder / "config.json").is_file()
@@ -266,9 +283,15 @@ def write_embedder(directory, embedder: EmbedderSettings, width: int) -> None:
     """Write the embedder's files beside a saved model with states of this width, but not the tensors of a Dense."""
     if embedder.unknown:
         raise BertJaxError(f"an embedder with {embedder.unknown} cannot be saved; copy its directory instead")
+    if embedder.is_static and embedder.pooling != "mean":
+        raise BertJaxError(f"{STATIC} takes the mean, not pooling={embedder.pooling}, so this is not saved")
     directory = Path(directory)
-    present = {"Dense": embedder.projection is not None, "Normalize": embedder.normalize}
-    names = [kind for kind in MODULE_KINDS if present.get(kind, True)]
+    present = {
+        STATIC: embedder.is_static,
+        "Dense": embedder.projection is not None,
+        "Normalize": embedder.normalize,
+    }
+    names = [kind for kind in MODULE_KINDS if present.get(kind, not embedder.is_static)]
     modules = [
         {
             "idx": i,
@@ -280,19 +303,19 @@ def write_embedder(directory, embedder: EmbedderSettings, width: int) -> None:
     ]
     mode = MODES[embedder.pooling]
     old = {f"pooling_mode_{OLD_KEYS.get(ours, theirs)}": theirs == mode for ours, theirs in MODES.items()}
-    files = {
-        "modules.json": modules,
-        "1_Pooling/config.json": {
+    files: dict[str, Any] = {MODULES: modules, **files_of_texts(embedder)}
+    files["config_sentence_transformers.json"] |= {"similarity_fn_name": embedder.similarity}
+    if embedder.is_static:
+        del files["sentence_bert_config.json"]
+    else:
+        files["1_Pooling/config.json"] = {
             "word_embedding_dimension": width,
             **old,
             "include_prompt": embedder.pools_prompt,
-        },
-        **files_of_texts(embedder),
-    }
-    files["config_sentence_transformers.json"] |= {"similarity_fn_name": embedder.similarity}
+        }
     if projection := embedder.projection:
         theirs = {ours: name for name, ours in TORCH_ACTIVATIONS.items()}
-        files["2_Dense/config.json"] = {
+        files[f"{names.index('Dense')}_Dense/config.json"] = {
             "in_features": width,
             "out_features": projection.width,
             "bias": projection.bias,

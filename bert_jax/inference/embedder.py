@@ -107,6 +107,8 @@ class EncodeSettings(TypedDict, total=False):
 class Embedder(PromptedEncoder):
     """Turns texts into vectors whose cosines say how similar the texts are."""
 
+    texts_at_once = 0  # `encode` reads so many; 0: enough for batches of even lengths
+
     @classmethod
     def accepts(cls, layout: Layout) -> bool:
         return layout.embedder is not None
@@ -114,7 +116,7 @@ class Embedder(PromptedEncoder):
     @classmethod
     def load(
         cls, path, *, pooling: str | None = None, dtype: str = "float32", attention: str = "auto",
-        remat: str = "none", tokenizer: bool = True, engine: str = "jax",
+        remat: str = "none", tokenizer: bool = True, engine: str = "auto",
     ) -> Self:  # fmt: skip
         """Open an embedder or, with `pooling`, any encoder: its vectors are then pooled so and normalized to length 1.
 
@@ -186,7 +188,7 @@ class Embedder(PromptedEncoder):
             list(inputs) if isinstance(inputs, tuple) else inputs,
             lambda chunk: embed_chunk(chunk)[:, :truncate_dim],
             vector_stacker(truncate_dim or width),
-            batch_size or 0,
+            batch_size or self.texts_at_once,
             show_progress_bar,
         )
 

@@ -53,7 +53,7 @@ CLASS_HEADS: dict[str, tuple[str, ...]] = {
 def class_name_for(layout: Layout) -> str:
     """Return the name of the class that `bert_jax.load` returns for a model."""
     if layout.embedder:
-        return "Embedder"
+        return "StaticEmbedder" if layout.embedder.is_static else "Embedder"
     if layout.sparse:
         return "SparseEmbedder"
     if layout.is_cross_encoder:
@@ -108,7 +108,7 @@ class Encoder(Runner):
         attention: str = "auto",
         remat: str = "none",
         tokenizer: bool = True,
-        engine: str = "jax",
+        engine: str = "auto",
     ) -> Self:
         """Open a Hugging Face model directory of any family in hub/families.
 

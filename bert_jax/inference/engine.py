@@ -14,6 +14,7 @@ from bert_jax.inference.batching import BatchShapes
 from bert_jax.inference.computations import ROW_FOR_EACH, Computation
 from bert_jax.text.tokenizer import Tokenizer
 
+AUTO = "auto"  # the usual engine of the model's family
 ENGINES = Registry("bert_jax.inference.engines", "engine", "Engine")
 
 
@@ -61,12 +62,15 @@ def shapes_for(engine: Engine, wanted: Computation) -> BatchShapes:
 
 
 def open_directory(
-    path, engine: str = "jax", dtype: str = "float32", attention: str = "auto", remat: str = "none"
+    path, engine: str = AUTO, dtype: str = "float32", attention: str = "auto", remat: str = "none"
 ) -> ModelDirectory:
     """Open a model directory, which remembers how it is to be computed. One that is open is returned as it is."""
     if isinstance(path, ModelDirectory):
         return path
     check_engine(engine)
+    if engine == AUTO:
+        path = ModelDirectory.open(path)
+        engine = path.layout.usual_engine
     chosen = ENGINES[engine]
     if not isinstance(dtype, str) or dtype not in chosen.dtypes:
         raise BertJaxError(
@@ -80,4 +84,5 @@ def check_engine(name: object) -> None:
     """Refuse what is no name of an engine; none is imported."""
     if not isinstance(name, str):
         raise BertJaxError(f"engine must be a name, not {name!r:.60}; {suggest_name('', ENGINES.names())}")
-    ENGINES.check(name)
+    if name != AUTO:
+        ENGINES.check(name)

@@ -14,6 +14,7 @@ from bert_jax.inference.masked_lm import MaskedLM
 from bert_jax.inference.question_answerer import QuestionAnswerer
 from bert_jax.inference.reranker import Reranker
 from bert_jax.inference.sparse_embedder import SparseEmbedder
+from bert_jax.inference.static_embedder import StaticEmbedder
 from bert_jax.inference.tagger import Tagger
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ CLASSES: dict[str, type[Encoder]] = {
     for model_class in (
         Embedder,
         SparseEmbedder,
+        StaticEmbedder,
         Classifier,
         Tagger,
         QuestionAnswerer,
@@ -57,20 +59,22 @@ def load(
     labels: Sequence[str] = (),
     seed: int = 0,
     tokenizer: bool = True,
-    engine: str = "jax",
+    engine: str = "auto",
     adapters: Mapping[str, Any] | None = None,
 ) -> "Encoder | AdapterModels":
     """Open a Hugging Face model directory of any family in hub/families, as the class for what it is.
 
-    An `Embedder`, `SparseEmbedder`, `Classifier`, `Tagger`, `QuestionAnswerer`, `Reranker` or `MaskedLM`, else an
-    `Encoder`. Each class also has its own `load`, which refuses a model of another use.
+    An `Embedder`, `SparseEmbedder`, `StaticEmbedder`, `Classifier`, `Tagger`, `QuestionAnswerer`, `Reranker` or
+    `MaskedLM`, else an `Encoder`. Each class also has its own `load`, which refuses a model of another use.
 
     `head` puts a new head on the encoder ("classify", "tag", "answer", ...), with `labels` if it takes any, and with
     random initial values from `seed`. `dtype`, `attention` and `remat` say how to compute, as in the config of a run.
     With `tokenizer=False` the directory needs no tokenizer.
 
-    `engine="onnxruntime"` computes with the ONNX file of a directory that `bert-jax export --format onnx` wrote, and
-    does not import JAX; with `dtype="int8"`, with the int8 file of --quantize.
+    Static embeddings, of model2vec or sentence-transformers, are computed with NumPy and SciPy, and all other models
+    with JAX. `engine="jax"` computes the former so, too; NumPy does it without importing JAX. `engine="onnxruntime"`
+    computes with the ONNX file of a directory that `bert-jax export --format onnx` wrote, and does not import JAX; with
+    `dtype="int8"`, with the int8 file of --quantize.
 
     `adapters` are directories of adapters (LoRA, in PEFT's files) by name. Then the result has a model for each of
     them, and "" for the model itself; all share one encoder: `models["spam"].predict(texts)`.

@@ -37,6 +37,10 @@ TRAINED_BY = {"mlm": "pretrain"}  # head -> config that trains it, if their name
 
 
 class Runner:
+    texts_per_thread = (
+        0  # threads embed so many texts at a time; 0: all at once, because the engine has threads
+    )
+
     def __init__(
         self,
         layout: Layout,
@@ -118,12 +122,21 @@ class Runner:
         `beside` holds further arrays of the batch, with a row for each encoding; `progress` counts the encodings. By
         default the model's own engine computes.
         """
+        return self._run(encodings, wanted, beside, progress, engine or self.engine)
+
+    def _run(
+        self,
+        encodings: Sequence[Encoding],
+        wanted: Computation,
+        beside: dict[str, np.ndarray] | None,
+        progress: Progress | None,
+        engine: Engine,
+    ) -> list:
         if os.getpid() != self.process:
             raise BertJaxError(
                 "this model was loaded before its process forked, and its engine does not work in the fork; load it in "
                 'each process, or start processes by multiprocessing.get_context("spawn")'
             )
-        engine = engine or self.engine
         keep = getattr(wanted, "keep", lambda output: output)
         outputs: list = [None] * len(encodings)
         ahead: list = []  # the device computes a batch while the host reads the outputs of the one before

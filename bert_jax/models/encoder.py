@@ -57,7 +57,10 @@ class Encoder(nn.Module):
             self.distances = Distances(c)
         if c.convolution.width:
             self.convolution = Convolution(c)
-        self.layers = [TracedOnce(c) for _ in range(c.groups)] if self.unrolled else scanned_layers(c)
+        if self.unrolled:
+            self.layers = [TracedOnce(c) for _ in range(c.groups)]
+        elif c.groups:
+            self.layers = scanned_layers(c)
         self.final_norm = norm(c, name=None) if normalizes_last(c) else None
 
     def __call__(self, batch, train: bool = False, decodes: bool = False):
@@ -75,7 +78,7 @@ class Encoder(nn.Module):
                 )
                 if is_requested(self, STATES):
                     self.sow(STATES, "kept", carry)
-        else:
+        elif c.groups:
             scanned = None if types_by_layer is None else jnp.asarray(types_by_layer)
             carry, _ = self.layers(carry, context, scanned, train)
         if decodes:
@@ -173,7 +176,7 @@ class Encoder(nn.Module):
 
 def unroll_layers(params: dict) -> dict:
     """Return an encoder's parameters with an entry for each group of layers (layers_0, ...), not stacked arrays."""
-    leaves, structure = jax.tree.flatten(params["layers"])
+    leaves, structure = jax.tree.flatten(params.get("layers", {}))
     layers = {
         f"layers_{i}": jax.tree.unflatten(structure, own) for i, own in enumerate(zip(*leaves, strict=True))
     }
@@ -184,7 +187,7 @@ def stack_layers(params: dict) -> dict:
     """Stack the parameters of layers again: the inverse of `unroll_layers`."""
     parts = dict(params)
     layers = [parts.pop(f"layers_{i}") for i in range(sum(name.startswith("layers_") for name in params))]
-    return parts | {"layers": jax.tree.map(lambda *leaves: jnp.stack(leaves), *layers)}
+    return parts | ({"layers": jax.tree.map(lambda *leaves: jnp.stack(leaves), *layers)} if layers else {})
 
 
 def scanned_layers(c: EncoderConfig) -> nn.Module:

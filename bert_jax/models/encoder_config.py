@@ -149,7 +149,7 @@ class EncoderConfig:
 
     vocab_size: Size = 30522  # number of tokens in the vocabulary
     hidden_size: Size = 768  # size of the hidden states
-    num_hidden_layers: Size = 12  # number of layers
+    num_hidden_layers: SizeOrNone = 12  # number of layers; 0: none, in static embeddings
     num_attention_heads: Size = 12  # number of attention heads
     # number of heads for keys and values, each of which serves several heads for queries; 0: num_attention_heads
     num_key_value_heads: SizeOrNone = 0
@@ -231,7 +231,7 @@ class EncoderConfig:
             "num_hidden_layers": ("layer_groups", self.groups),
         }
         for whole, (name, count) in parts.items():
-            if (size := getattr(self, whole)) % count:
+            if (size := getattr(self, whole)) % max(count, 1):
                 close = next(n for n in range(min(count, 4096), 0, -1) if size % n == 0)
                 raise BertJaxError(
                     f"EncoderConfig.{name} = {count} does not divide {whole} = {size}; {close} does"

@@ -26,6 +26,7 @@ from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.report.embedders.embedder_results import SHOWN, ExampleTable, difference_cells, picture_lines
 from bert_jax.report.embedders.search_results import SearchResults, plot_recall
 from bert_jax.report.evaluation import Evaluation
+from bert_jax.report.plots import finish_axes, save_plot
 from bert_jax.report.prediction_page import markdown_table
 from bert_jax.search.index import FUSION, KEYWORDS, RERANK_TOP, VECTORS, Hit, Index
 
@@ -51,10 +52,10 @@ class IndexEvalConfig:
 
     def search_methods(self, index: Index) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield the name of each way to search the index, with its arguments for `Index.search`."""
-        yield KEYWORDS, {"retrievers": [KEYWORDS]}
-        if index.manifest.model:
-            yield VECTORS, {"retrievers": [VECTORS]}
-            yield FUSION, {}
+        names = index.retrievers
+        for size in range(1, len(names) + 1):
+            for some in combinations(names, size):
+                yield FUSION if 1 < size == len(names) else " + ".join(some), {"retrievers": some}
         if self.reranker is not None:
             yield RERANKED, {"reranker": self.reranker, "rerank_top": self.rerank_top or RERANK_TOP}
 
@@ -188,13 +189,31 @@ def write_index_report(directory: Path, compared: IndexComparison, command: str)
     lines = [f"# {compared.what}", "", *(f"- {note}" for note in compared.notes), "", "## Scores", ""]
     lines += [*score_table(compared.methods), "", "Times are from searches run one after another.", ""]
     lines += ["## Differences", "", *difference_table(compared), ""]
-    curves = {way.name: way.search.recall for way in compared.methods}
+    file = plot_quality(directory / "quality.png", compared.methods)
+    lines += picture_lines("Quality and time", f"{MAIN_METRIC} over milliseconds a query", file)
+    curves = {way.name: way.search.recall for way in compared.methods if " + " not in way.name}
     file = plot_recall(directory / "recall.png", curves, "recall: share of the relevant documents found")
     lines += picture_lines("Recall by depth", "recall by depth", file)
     for examples in example_tables(compared):
         lines += examples.lines
     lines += ["## Reproduce", "", f"    {command}", ""]
     write_atomically(directory / "report.md", "\n".join(lines))
+
+
+def plot_quality(path: Path, ways: Sequence[SearchMethod]) -> str:
+    """Plot each way's score, with its 95 % interval, over the median time of a query."""
+
+    def draw(axes):
+        for way in ways:
+            score, median = way.intervals[MAIN_METRIC], way.quantile(0.5)
+            spread = [[score.value - score.low], [score.high - score.value]]
+            axes.errorbar(median, score.value, spread, fmt="o", capsize=3, label=way.name)
+            axes.annotate(way.name, (median, score.value), (5, 4), textcoords="offset points", fontsize=8)
+        axes.set_xscale("log")
+        axes.margins(x=0.25)
+        finish_axes(axes, "milliseconds a query (median)", f"{MAIN_METRIC}, 95 % interval", 4)
+
+    return save_plot(path, (6, 4.2), draw)
 
 
 def score_table(ways: Sequence[SearchMethod]) -> list[str]:

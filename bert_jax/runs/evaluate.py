@@ -77,8 +77,8 @@ def evaluate_index(
     report: str | PathLike[str] | None = None,
 ) -> dict[str, Any]:
     """Measure the searches of an index on a folder of documents, queries and judgements as `bert-jax evaluate --index`
-    does, and return the object that its `--json` prints: the scores and times of keywords, vectors and both, and with a
-    `reranker`, the differences with intervals.
+    does, and return the object that its `--json` prints: the scores and times of its retrievers and their fusions,
+    and with a `reranker`, the differences with intervals.
 
     `split` names judgements of the folder. The reranker scores the first `rerank_top` passages, 50 by default. `report`
     is a directory for a report with pictures.

@@ -1,7 +1,7 @@
 """Search an index: `bert_jax.Index.open(path).search("query")`."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -15,10 +15,13 @@ from bert_jax.core.paths import require_path
 from bert_jax.inference import exact_search
 from bert_jax.metrics.retrieval import DEPTH
 from bert_jax.search.documents import DocumentColumns, Documents
-from bert_jax.search.index_manifest import IndexManifest
-from bert_jax.search.keywords import KeywordSearch, WeightedQuery
+from bert_jax.search.fusion import PassagePlace, Ranking, RankingEntry, fuse_rankings
+from bert_jax.search.index_manifest import DENSE_ROWS, SPARSE_ROWS, IndexManifest
+from bert_jax.search.keywords import KeywordSearch
 from bert_jax.search.nearest import find_nearest
+from bert_jax.search.postings import WeightedQuery
 from bert_jax.search.segment import Segment, read_current, search_text
+from bert_jax.search.sparse import weight_query
 from bert_jax.text.array_likes import to_plain_list
 from bert_jax.text.truncation import TruncationCounter
 
@@ -27,22 +30,10 @@ if TYPE_CHECKING:  # imported only where they are used: what builds models, and 
     from bert_jax.search.index_encoder import IndexEncoder, IndexModel
     from bert_jax.search.index_writer import UpdateCounts
 
-KEYWORDS, VECTORS, FUSION, RERANKER = "keywords", "vectors", "fusion", "reranker"
+KEYWORDS, VECTORS, SPARSE, FUSION, RERANKER = "keywords", "vectors", "sparse", "fusion", "reranker"
 RERANK_TOP = 50  # passages that a reranker scores
-# Standard deviations between the mean of a ranking's first scores, which becomes 0.5, and what becomes 0 or 1.
-SPREAD = 3
 AnyPath = str | PathLike[str]
-PassagePlace = tuple[int, int]  # the index of a segment, and of a passage in it
-Ranking = dict[PassagePlace, float]  # passages and their scores, best first
-
-
-@dataclass(frozen=True)
-class RankingEntry:
-    """The rank and the score of a passage in one ranking: of a retriever, of the fusion or of the reranker."""
-
-    rank: int
-    score: float
-    words: dict[str, float] = field(default_factory=dict)  # keywords only: what each word added to the score
+RankedTerms = tuple[Ranking, WeightedQuery]  # and what the terms of the query added to the scores
 
 
 @dataclass(frozen=True)
@@ -64,23 +55,32 @@ class Index:
     manifest: IndexManifest
     segments: list[Segment]
 
-    def __init__(self, path: AnyPath, model: "IndexModel | None" = None, **computed: Any):
-        self.path, self.model, self.computed = require_path(path, "path"), model, computed
-        if model is not None:
-            from bert_jax.search.index_encoder import require_model
+    def __init__(
+        self,
+        path: AnyPath,
+        model: "IndexModel | None" = None,
+        sparse_model: "IndexModel | None" = None,
+        **computed: Any,
+    ):
+        self.path, self.computed = require_path(path, "path"), computed
+        self.model, self.sparse_model = model, sparse_model
+        for name, given in {"model": model, "sparse_model": sparse_model}.items():
+            if given is not None:
+                from bert_jax.search.index_encoder import require_model
 
-            require_model(model)
+                require_model(given, name)
+        self.encoders: dict[str, IndexEncoder] = {}  # by the file of their rows
         self.rerankers: dict[str, Encoder] = {}
 
     @classmethod
     def open(
-        cls, path: AnyPath, model: "IndexModel | None" = None, verify: bool = False, *, engine: str = "jax",
-        dtype: str = "float32",
+        cls, path: AnyPath, model: "IndexModel | None" = None, verify: bool = False, *, engine: str = "auto",
+        dtype: str = "float32", sparse_model: "IndexModel | None" = None,
     ) -> "Index":  # fmt: skip
         """Open an index. `model` is the model's directory if it has moved since the index was built, or the model if it
-        is loaded already. The hashes of all files are checked with `verify`; without it, texts, postings and vectors
-        above 4 MiB are not hashed. `engine` and `dtype` are those of `bert_jax.load`, for the model and for rerankers
-        that `search` names by their directories.
+        is loaded already; so is `sparse_model`. The hashes of all files are checked with `verify`; without it, texts,
+        postings and vectors above 4 MiB are not hashed. `engine` and `dtype` are those of `bert_jax.load`, for the
+        model and for rerankers that `search` names by their directories.
 
         >>> len(bert_jax.Index.open("index"))
         3
@@ -89,8 +89,11 @@ class Index:
         from bert_jax.inference.engine import check_engine
 
         check_engine(engine)
-        index = cls(path, model, engine=engine, dtype=dtype)
+        index = cls(path, model, sparse_model, engine=engine, dtype=dtype)
         index.manifest, index.segments = read_current(index.path, verify)
+        for rows, given in {DENSE_ROWS: model, SPARSE_ROWS: sparse_model}.items():
+            if given is not None and rows not in index.manifest.models:
+                raise BertJaxError(f"{path} was built without such a model as {given!s:.60}; leave it out")
         return index
 
     @classmethod
@@ -108,14 +111,16 @@ class Index:
         text: str = "",
         id: str = "",
         title: str = "",
+        sparse_model: "IndexModel | None" = None,
     ) -> "Index":
         """Build an index in the directory `path`, as `bert-jax index` does, and open it.
 
         `documents` are a path or a list of `Path`s, which are read like the command's DOCS, or documents in memory: a
         list or an iterator of texts, which get the ids "0", "1", ..., of pairs (id, text), or of dicts with `id`,
-        `text` and perhaps `title`. Without a `model`, an embedder's directory or an embedder loaded from one, they are
-        found by keywords alone. Keywords match by the stems of their `language`, as "english"; "auto" detects it, and
-        "none" matches them as they are written. `text`, `id` and `title` name columns of tables.
+        `text` and perhaps `title`. They are found by keywords, with a `model`, an embedder's directory or an embedder
+        loaded from one, also by vectors, and with a `sparse_model` also by sparse vectors. Keywords match by the stems
+        of their `language`, as "english"; "auto" detects it, and "none" matches them as they are written. `text`, `id`
+        and `title` name columns of tables.
 
         >>> index = bert_jax.Index.build(["Cats land on their feet.", "Fish swim."], "animals")
         >>> index.search("fish")[0].text
@@ -123,10 +128,18 @@ class Index:
         """
         from bert_jax.search.index_update import IndexOptions, build_index
 
-        index = cls(path, model)
-        options = IndexOptions(index.model, passage_tokens, overlap, quantize, approximate, language)
+        index = cls(path, model, sparse_model)
+        options = IndexOptions(
+            index.model,
+            passage_tokens,
+            overlap,
+            quantize,
+            approximate,
+            language,
+            sparse_model=index.sparse_model,
+        )
         build_index(index.path, options, documents, DocumentColumns(text, id, title))
-        return cls.open(path, model)
+        return cls.open(path, model, sparse_model=sparse_model)
 
     def add(
         self,
@@ -160,11 +173,11 @@ class Index:
 
     def refresh(self) -> None:
         """Load the changes made since the index was opened."""
-        before = self.manifest.model
+        before = self.manifest.models
         self.manifest, self.segments = read_current(self.path)
         self.__dict__.pop("keywords", None)
-        if self.manifest.model != before:
-            self.__dict__.pop("encoder", None)
+        if self.manifest.models != before:
+            self.encoders.clear()
 
     def __len__(self) -> int:
         return self.manifest.documents
@@ -177,13 +190,16 @@ class Index:
         segments = [(segment.postings, segment.live) for segment in self.segments]
         return KeywordSearch(segments, self.manifest.stemmed_language)
 
-    @cached_property
-    def encoder(self) -> "IndexEncoder":
-        from bert_jax.search.index_encoder import load_encoder
+    def encoder_of(self, rows: str) -> "IndexEncoder":
+        """Return the model of the rows in a file of the segments; it is loaded when it is first asked for."""
+        from bert_jax.search.index_encoder import ENCODERS, load_encoder
 
-        if self.manifest.model is None:
-            raise BertJaxError(f"{self.path} has no vectors because it was built without a model")
-        return load_encoder(self.path, self.manifest.model, self.model, **self.computed)
+        if rows not in self.encoders:
+            given = self.model if rows == DENSE_ROWS else self.sparse_model
+            if (facts := self.manifest.models.get(rows)) is None:
+                raise BertJaxError(f"{self.path} has no vectors because it was built without a model")
+            self.encoders[rows] = load_encoder(ENCODERS[rows], self.path, facts, given, **self.computed)
+        return self.encoders[rows]
 
     @overload
     def search(
@@ -208,10 +224,10 @@ class Index:
     ) -> list[Hit] | list[list[Hit]]:
         """Return the `top_k` best passages for a query, or a list of them for each of several queries.
 
-        `retrievers` are "keywords" (BM25), "vectors" (cosine) or both; by default, all that the index has. The
-        rankings of two retrievers are fused with `weights`, 1 by default. A `reranker`, a cross-encoder or its
-        directory, rescores the first `rerank_top` passages; the other passages follow them with their previous order
-        and scores.
+        `retrievers` are "keywords" (BM25), "vectors" (cosine) and "sparse" (inner product), by default all that the
+        index has. The rankings of several retrievers are fused with `weights`, 1 by default. A `reranker`, a cross-
+        encoder or its directory, rescores the first `rerank_top` passages; the other passages follow them with their
+        previous order and scores.
 
         >>> hits = bert_jax.Index.open("index").search("where do cats land?", top_k=2)
         >>> hits[0].id, hits[0].text
@@ -225,18 +241,13 @@ class Index:
             segment.files.refuse_truncated()
         cross_encoder = None if reranker is None else self.load_reranker(reranker)
         depth = max(top_k, DEPTH if len(retrievers) > 1 else 0, rerank_top if cross_encoder else 0)
-        vectors = self.encoder.encode_queries(queries) if VECTORS in retrievers and queries else None
-        vector_rankings = [] if vectors is None else self.rank_vectors(vectors, depth)
+        rank_by = {KEYWORDS: self.rank_keywords, VECTORS: self.rank_vectors, SPARSE: self.rank_sparse}
+        found = zip(*(rank_by[name](queries, depth) for name in retrievers), strict=True)
         truncated = TruncationCounter(cross_encoder.config.max_position_embeddings) if cross_encoder else None
         hits = []
-        for number, text in enumerate(queries):
-            rankings: dict[str, Ranking] = {}
-            words = None
-            if KEYWORDS in retrievers:
-                words = self.keywords.weight_query(text)
-                rankings[KEYWORDS] = self.rank_keywords(words, depth)
-            if vector_rankings:
-                rankings[VECTORS] = vector_rankings[number]
+        for text, of_query in zip(queries, found, strict=True):
+            rankings = {name: ranking for name, (ranking, _) in zip(retrievers, of_query, strict=True)}
+            terms = {name: query for name, (_, query) in zip(retrievers, of_query, strict=True) if query}
             best = rankings[retrievers[0]]
             if len(retrievers) > 1:
                 best = rankings[FUSION] = self.sort_passages(fuse_rankings(rankings, weights))
@@ -245,14 +256,15 @@ class Index:
                     text, list(best)[:rerank_top], cross_encoder, truncated
                 )
                 best = reranked | {place: score for place, score in best.items() if place not in reranked}
-            hits.append([self.make_hit(place, best[place], rankings, words) for place in list(best)[:top_k]])
+            hits.append([self.make_hit(place, best[place], rankings, terms) for place in list(best)[:top_k]])
         if truncated and truncated.truncated:
             warn_caller(truncated.notice(what="pairs of a query and a passage"))
         return hits[0] if isinstance(query, str) else hits
 
     @property
     def retrievers(self) -> list[str]:
-        return [KEYWORDS, VECTORS] if self.manifest.model else [KEYWORDS]
+        has = {KEYWORDS: True, VECTORS: self.manifest.model, SPARSE: self.manifest.sparse_model}
+        return [name for name, is_there in has.items() if is_there]
 
     def check_retrievers(
         self, retrievers: Sequence[str] | None, weights: Mapping[str, float] | None
@@ -263,10 +275,13 @@ class Index:
             raise BertJaxError(f'weights must be a dict, as {{"keywords": 2}}, not {weights!r:.60}')
         if retrievers is not None and not is_list_of_text(retrievers):
             raise BertJaxError(f'retrievers must be a list, as ["keywords"], not {retrievers!r:.60}')
-        if VECTORS in (retrievers or ()) and VECTORS not in available:
-            raise BertJaxError(
-                f"{self.path} has no vectors because it was built without --model; search it by keywords"
-            )
+        for name, option in (VECTORS, "--model"), (SPARSE, "--sparse-model"):
+            if name in (retrievers or ()) and name not in available:
+                what = "vectors" if name == VECTORS else "sparse vectors"
+                raise BertJaxError(
+                    f"{self.path} has no {what} because it was built without {option}; search it by "
+                    f"{' or '.join(available)}"
+                )
         for name in [*(retrievers or ()), *(weights or ())]:
             if name not in available:
                 raise BertJaxError(
@@ -276,20 +291,35 @@ class Index:
             check_number(weight, f"the weight of {name}", allowed=Range(0))
         return [name for name in available if retrievers is None or name in retrievers] or available
 
-    def rank_keywords(self, words: WeightedQuery, depth: int) -> Ranking:
-        scored = []
-        for segment, scores in zip(self.segments, self.keywords.score_passages(words), strict=True):
-            rows = np.flatnonzero(scores)
-            best = rows[exact_search.top_k(scores[rows], segment.order[rows], depth)]
-            scored.append((best, scores[best]))
-        return self.merge_segments(scored, depth)
+    def rank_keywords(self, queries: Sequence[str], depth: int) -> Iterator[RankedTerms]:
+        for text in queries:
+            yield self.rank_terms(self.keywords.weight_query(text), depth)
 
-    def rank_vectors(self, vectors: np.ndarray, depth: int) -> list[Ranking]:
+    def rank_vectors(self, queries: Sequence[str], depth: int) -> Iterator[tuple[Ranking, None]]:
+        for ranking in self.rank_nearest(self.encoder_of(DENSE_ROWS).encode_queries(queries), depth):
+            yield ranking, None
+
+    def rank_nearest(self, vectors: np.ndarray, depth: int) -> list[Ranking]:
         """Return the ranking of each query [Q, D]."""
         scored = [find_nearest(segment, vectors, depth) for segment in self.segments]
         return [
             self.merge_segments([of_segment[n] for of_segment in scored], depth) for n in range(len(vectors))
         ]
+
+    def rank_sparse(self, queries: Sequence[str], depth: int) -> Iterator[RankedTerms]:
+        segments = [(segment.sparse, segment.live) for segment in self.segments if segment.sparse]
+        for vector, tokens in self.encoder_of(SPARSE_ROWS).encode_queries(queries):
+            yield self.rank_terms(weight_query(vector, tokens, segments), depth)
+
+    def rank_terms(self, query: WeightedQuery, depth: int) -> RankedTerms:
+        scored = []
+        sizes = [len(segment.order) for segment in self.segments]
+        for segment, scores in zip(self.segments, query.score_passages(sizes), strict=True):
+            least = np.partition(scores, -depth)[-depth] if depth < len(scores) else 0
+            rows = np.flatnonzero(scores >= max(least, np.finfo(np.float32).tiny))
+            best = rows[exact_search.top_k(scores[rows], segment.order[rows], depth)]
+            scored.append((best, scores[best]))
+        return self.merge_segments(scored, depth), query
 
     def merge_segments(self, scored: Sequence[tuple[np.ndarray, np.ndarray]], depth: int) -> Ranking:
         """Merge the passages and scores of each segment into one ranking of at most `depth` passages."""
@@ -334,13 +364,18 @@ class Index:
         return {places[index]: score for index, score in ranked}
 
     def make_hit(
-        self, place: PassagePlace, score: float, rankings: Mapping[str, Ranking], words: WeightedQuery | None
+        self,
+        place: PassagePlace,
+        score: float,
+        rankings: Mapping[str, Ranking],
+        terms: Mapping[str, WeightedQuery],
     ) -> Hit:
         segment, passage = self.segments[place[0]], place[1]
-        added = words.word_scores(*place) if words else {}
         parts = {
             name: RankingEntry(
-                list(ranking).index(place) + 1, ranking[place], added if name == KEYWORDS else {}
+                list(ranking).index(place) + 1,
+                ranking[place],
+                terms[name].explain(*place) if name in terms else {},
             )
             for name, ranking in rankings.items()
             if place in ranking
@@ -363,21 +398,3 @@ def read_queries(query: str | Sequence[str]) -> list[str]:
 
 def is_list_of_text(values: object) -> bool:
     return isinstance(values, list | tuple) and all(isinstance(value, str) for value in values)
-
-
-def fuse_rankings(rankings: Mapping[str, Ranking], weights: Mapping[str, float]) -> dict[PassagePlace, float]:
-    """Return, for each passage in any ranking, the sum of weight x scaled score over the rankings that contain it. The
-    first scores of each ranking are brought to one mean and spread.
-
-    >>> a, b = (0, 1), (0, 2)
-    >>> fuse_rankings({"keywords": {a: 9.0, b: 3.0}, "vectors": {b: 0.7}}, {"keywords": 3, "vectors": 1})
-    {(0, 1): 2.0, (0, 2): 1.5}
-    """
-    fused: dict[PassagePlace, float] = {}
-    for name, ranking in rankings.items():
-        first = np.fromiter(ranking.values(), np.float64)[:DEPTH]
-        mean, width = (float(first.mean()), 2 * SPREAD * float(first.std())) if len(first) else (0.0, 0.0)
-        for place, score in ranking.items():
-            scaled = 0.5 + (score - mean) / width if width else 0.5
-            fused[place] = fused.get(place, 0.0) + weights.get(name, 1.0) * max(scaled, 0.0)
-    return fused

@@ -23,6 +23,8 @@ from bert_jax.search.segment_files import REBUILD_REMEDY
 from bert_jax.text.input_files import MEMORY_PREFIX
 
 INDEX_FILE, SEGMENTS, REMOVED, BUILDING = "index.json", "segments", "removed", "building"
+# The files of the rows that models compute for the passages of a segment.
+DENSE_ROWS, SPARSE_ROWS = "vectors.npy", "sparse.npy"
 VERSION = 2
 MAX_PASSAGE_TOKENS = 8192  # the most tokens of a passage
 
@@ -40,6 +42,12 @@ class IndexedModel:
     document_prompt: str
     max_length: int
     dimensions: int
+    active: int = 0  # of a sparse vector: the most tokens that have a weight
+
+    @property
+    def row(self) -> tuple[int, ...]:
+        """The shape of what a file holds for a passage: a vector, or the ids of tokens and their weights."""
+        return (2, self.active) if self.active else (self.dimensions,)
 
 
 @dataclass(frozen=True)
@@ -70,7 +78,7 @@ class SegmentFacts:
 
 @dataclass(frozen=True)
 class IndexManifest:
-    model: IndexedModel | None  # None: keywords only
+    model: IndexedModel | None  # of the vectors; None: there are none
     passage_tokens: int
     overlap: int
     quantization: str | None = None  # "binary"
@@ -83,15 +91,17 @@ class IndexManifest:
     sources: tuple[str, ...] = ()  # the files, folders and globs that documents were read from
     segments: tuple[SegmentFacts, ...] = ()
     version: int = VERSION
+    sparse_model: IndexedModel | None = None
+
+    @property
+    def models(self) -> dict[str, IndexedModel]:
+        """The models whose rows a segment has, by the file of these."""
+        models = {DENSE_ROWS: self.model, SPARSE_ROWS: self.sparse_model}
+        return {name: model for name, model in models.items() if model}
 
     @property
     def stemmed_language(self) -> str | None:
         return None if self.language == AUTO else self.language
-
-    @property
-    def dimensions(self) -> int:
-        """Of the vectors; 0 if there are none."""
-        return self.model.dimensions if self.model else 0
 
     @property
     def documents(self) -> int:
@@ -158,11 +168,15 @@ def find_contradiction(manifest: IndexManifest) -> str | None:
             return (
                 f"{removed.documents} documents were removed from the {segment.documents} of segment {name}"
             )
-    tokens, model = manifest.passage_tokens, manifest.model
+    tokens = manifest.passage_tokens
     if not (1 <= tokens <= MAX_PASSAGE_TOKENS and 0 <= manifest.overlap <= tokens // 2):
         return f"its passages have {tokens} tokens, of which neighbours share {manifest.overlap}"
-    if model and not (model.dimensions > 0 and model.max_length > 0):
-        return f"its model reads {model.max_length} tokens and makes vectors of {model.dimensions} dimensions"
+    for name, model in manifest.models.items():
+        if model.dimensions < 1 or model.max_length < 1 or (model.active > 0) != (name == SPARSE_ROWS):
+            return (
+                f"a model reads {model.max_length} tokens and makes vectors of {model.dimensions} dimensions, "
+                f"{model.active} of them active"
+            )
     if manifest.language not in (*LANGUAGES, None) and (manifest.language != AUTO or manifest.segments):
         return f'its language is "{manifest.language:.60}"'
     if (manifest.quantization, manifest.approximate) not in ((None, None), ("binary", None), (None, "hnsw")):

@@ -20,15 +20,18 @@ from bert_jax.core.surrogates import replace_surrogates
 from bert_jax.core.terminal import pluralize
 from bert_jax.search.cache import KeyIndex, content_keys
 from bert_jax.search.documents import Document, DocumentColumns, Documents, DocumentSource, open_documents
-from bert_jax.search.index_encoder import IndexEncoder, IndexModel, directory_of, load_encoder
+from bert_jax.search.index_encoder import ENCODERS, IndexEncoder, IndexModel, directory_of, load_encoder
 from bert_jax.search.index_manifest import (
+    DENSE_ROWS,
     INDEX_FILE,
     MAX_PASSAGE_TOKENS,
+    SPARSE_ROWS,
     IndexManifest,
     read_index_manifest,
 )
 from bert_jax.search.index_writer import (
     DocumentChanges,
+    Encode,
     IndexWriter,
     UpdateCounts,
     document_places,
@@ -63,38 +66,56 @@ class IndexOptions:
     approximate: str | None = None
     language: str | None = None
     vectors: str | None = None  # a folder of vectors that were computed elsewhere
+    sparse_model: IndexModel | None = None
+
+    @property
+    def models(self) -> dict[str, IndexModel]:
+        """The models that were given, by the file of their rows."""
+        given = {DENSE_ROWS: self.model, SPARSE_ROWS: self.sparse_model}
+        return {name: model for name, model in given.items() if model}
 
 
 class IndexSettings:
-    """The settings of an index, and its model, which is loaded only when it is needed."""
+    """The settings of an index, and its models, which are loaded only when they are needed."""
 
     def __init__(self, path: Path, options: IndexOptions, merging: bool = False):
         self.path, self.options = path, options
         if options.language is not None:
             check_name(options.language, (AUTO, NONE, *LANGUAGES), "language")
-        if options.model and path.resolve().is_relative_to(directory_of(options.model)):
-            raise BertJaxError(f"{path} is in the model's directory; name one elsewhere")
+        for model in options.models.values():
+            if path.resolve().is_relative_to(directory_of(model)):
+                raise BertJaxError(f"{path} is in the model's directory; name one elsewhere")
         existing = read_index_manifest(path) if (path / INDEX_FILE).exists() else None
         if existing is not None and not existing.changes:  # nothing was built with its settings
             if existing.model and not options.model:
-                self.options = replace(options, model=existing.model.path)
+                self.options = replace(self.options, model=existing.model.path)
+            if existing.sparse_model and not options.sparse_model:
+                self.options = replace(self.options, sparse_model=existing.sparse_model.path)
             existing = None
         self.is_new = existing is None
         self.manifest = self.new_manifest() if existing is None else self.existing_manifest(existing, merging)
 
     @cached_property
-    def encoder(self) -> IndexEncoder | None:
+    def encoders(self) -> dict[str, IndexEncoder]:
+        """The models, by the file of their rows."""
+        given = self.options.models
         if self.is_new:
-            return IndexEncoder(self.options.model) if self.options.model else None
-        model = self.manifest.model
-        return load_encoder(self.path, model, self.options.model) if model else None
+            return {name: ENCODERS[name](model) for name, model in given.items()}
+        return {
+            name: load_encoder(ENCODERS[name], self.path, facts, given.get(name))
+            for name, facts in self.manifest.models.items()
+        }
+
+    @property
+    def encode(self) -> dict[str, Encode]:
+        return {name: encoder.encode_documents for name, encoder in self.encoders.items()}
 
     @cached_property
     def stored_vectors(self) -> StoredVectors | None:
         """The vectors of --vectors, which are not computed again."""
         if self.options.vectors is None:
             return None
-        encoder = self.encoder
+        encoder = self.encoders.get(DENSE_ROWS)
         if encoder is None:
             raise BertJaxError(
                 "--vectors are those of a model; add --model DIR, with which they were computed"
@@ -103,20 +124,20 @@ class IndexSettings:
 
     @property
     def cutter(self) -> PassageCutter:
-        tokens, encoder = self.manifest.passage_tokens, self.encoder
-        if encoder is None:
+        tokens, encoders = self.manifest.passage_tokens, list(self.encoders.values())
+        if not encoders:
             return PassageCutter(WordCounter(), tokens, self.manifest.overlap)
+        encoder = encoders[0]  # the other model truncates a passage that has more of its own tokens
         return PassageCutter(encoder.token_counter, encoder.passage_room(tokens), self.manifest.overlap)
 
     def new_manifest(self) -> IndexManifest:
-        options, model = self.options, self.encoder.facts if self.encoder else None
-        most = model.max_length if model else MAX_PASSAGE_TOKENS
+        options, models = self.options, {name: encoder.facts for name, encoder in self.encoders.items()}
+        model = models.get(DENSE_ROWS)
+        most = min([MAX_PASSAGE_TOKENS, *(facts.max_length for facts in models.values())])
         tokens = (
             min(DEFAULT_PASSAGE_TOKENS, most) if options.passage_tokens is None else options.passage_tokens
         )
-        check_number(
-            tokens, "--passage-tokens", is_whole=True, allowed=Range(1, min(most, MAX_PASSAGE_TOKENS))
-        )
+        check_number(tokens, "--passage-tokens", is_whole=True, allowed=Range(1, most))
         overlap = tokens // OVERLAP_DIVISOR if options.overlap is None else options.overlap
         check_number(overlap, "--overlap", is_whole=True, allowed=Range(0, tokens // 2))
         if model is None and (options.quantization or options.approximate):
@@ -124,15 +145,17 @@ class IndexSettings:
         quantization, approximate = parse_none(options.quantization), parse_none(options.approximate)
         language = parse_none(options.language or AUTO)
         return check_candidates(
-            IndexManifest(model, tokens, overlap, quantization, approximate, language=language)
-        )
+            IndexManifest(
+                model, tokens, overlap, quantization, approximate, language=language,
+                sparse_model=models.get(SPARSE_ROWS),
+            )
+        )  # fmt: skip
 
     def existing_manifest(self, existing: IndexManifest, merging: bool) -> IndexManifest:
         """Return the settings of the index, with the changes that merging allows. Raise if others were given."""
-        if self.options.model and not existing.model:
-            raise BertJaxError(
-                f"{self.path} was built without a model; leave --model out, or name a new index"
-            )
+        for name in self.options.models.keys() - existing.models.keys():
+            flag = ENCODERS[name].flag
+            raise BertJaxError(f"{self.path} was built without {flag}; leave {flag} out, or name a new index")
         given: dict[str, Any] = {
             name: parse_none(value)
             for name in ("passage_tokens", "overlap", *CHANGEABLE)
@@ -189,14 +212,13 @@ def update_index(settings: IndexSettings, update: IndexUpdate, notify: Callable[
         if source:
             refuse_other_sources(update, writer.manifest, writer.segments)
             writer.stored = stored
-            encoder = settings.encoder
-            if encoder:  # it counts this change alone
+            for encoder in settings.encoders.values():  # they count this change alone
                 encoder.truncated = TruncationCounter(encoder.truncated.max_length)
             documents = track(source.documents(), "documents", "reading")
-            encode = encoder.encode_documents if encoder else None
-            writer.add_documents(documents, settings.cutter, encode, source.inputs)
-            if encoder and encoder.truncated.truncated:
-                warn_caller(encoder.truncated.notice(what="passages"))
+            writer.add_documents(documents, settings.cutter, settings.encode, source.inputs)
+            for encoder in settings.encoders.values():
+                if encoder.truncated.truncated:
+                    warn_caller(encoder.truncated.notice(what="passages"))
             for line in source.notes():
                 notify(line)
             if not writer.counts.read and (source.files or not writer.manifest.changes):
@@ -247,12 +269,12 @@ def estimate_update(settings: IndexSettings, update: IndexUpdate) -> str:
     reading = time.monotonic() - begun
     seconds, size = index_sample(settings, sample) if sample else (0.0, 0)
     share = passages / max(len(sample), 1)
-    work = seconds * (len(encoded) / max(len(sample), 1) if manifest.model else share)
+    work = seconds * (len(encoded) / max(len(sample), 1) if manifest.models else share)
     removed = f", {len(changes.missing):,} removed" if update.remove_missing else ""
     more = "; the HNSW index takes longer" if manifest.approximate else ""
     return (
         f"{counts.new:,} new, {counts.changed:,} changed, {counts.unchanged:,} unchanged{removed}; "
-        f"{pluralize(passages, 'passage')} to add, {len(encoded) if manifest.model else 0:,} to encode; about "
+        f"{pluralize(passages, 'passage')} to add, {len(encoded) if manifest.models else 0:,} to encode; about "
         f"{format_duration(reading + work)} and {size * share / 1e6:,.1f} MB{more}; nothing was written to "
         f"{settings.path}"
     )
@@ -261,13 +283,13 @@ def estimate_update(settings: IndexSettings, update: IndexUpdate) -> str:
 def index_sample(settings: IndexSettings, sample: Sequence[Document]) -> tuple[float, int]:
     """Return the seconds that an index of the sample takes, and its bytes; it stands where the real one will be."""
     new = replace(settings.manifest, segments=(), sources=(), changes=0)
-    encoder, path = settings.encoder, settings.path.absolute()
+    path = settings.path.absolute()
     parent = next(folder for folder in path.parents if folder.exists())
     with explain_os_errors(path), TemporaryDirectory(prefix=".dry-run-", dir=parent) as folder:
         for name in ("compiled", "timed"):  # twice, because programs are compiled for the first
             begun = time.monotonic()
             with open_writer(Path(folder, name), new) as writer:
-                writer.add_documents(sample, settings.cutter, encoder.encode_documents if encoder else None)
+                writer.add_documents(sample, settings.cutter, settings.encode)
         return time.monotonic() - begun, sum(facts["bytes"] for _, facts in writer.manifest.files())
 
 
@@ -295,8 +317,8 @@ def add_documents(
         ids = (segment.ids[number] for segment in index.segments for number in segment.live_documents())
         numbers = (int(name) for name in ids if name.isascii() and name.isdigit())
         source = open_documents(documents, columns, max(numbers, default=-1) + 1)
-        settings = IndexSettings(index.path, IndexOptions(index.model))
-        settings.encoder = index.encoder if settings.manifest.model else None  # loaded once for many changes
+        settings = IndexSettings(index.path, IndexOptions(index.model, sparse_model=index.sparse_model))
+        settings.encoders = {name: index.encoder_of(name) for name in settings.manifest.models}  # loaded once
         counts = update_index(settings, IndexUpdate(source, replace=replace), warn_caller).counts
         index.refresh()
     return counts
@@ -312,7 +334,7 @@ def remove_documents(index: "Index", ids: str | Iterable[str]) -> UpdateCounts:
             raise BertJaxError(f"ids[{number}] must be the id of a document, a string, not {name!r:.60}")
     names = list(dict.fromkeys(map(replace_surrogates, listed)))
     with use_python_spelling():
-        settings = IndexSettings(index.path, IndexOptions(index.model))
+        settings = IndexSettings(index.path, IndexOptions(index.model, sparse_model=index.sparse_model))
         counts = update_index(settings, IndexUpdate(remove=names), warn_caller).counts
         index.refresh()
     return counts

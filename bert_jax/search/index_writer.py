@@ -15,11 +15,12 @@ from bert_jax.core.hashes import FileFacts, collect_file_facts, find_damaged_fil
 from bert_jax.core.output import locked_directory, refuse_unlisted, remove_path
 from bert_jax.data.npy_writer import npy_writer
 from bert_jax.search import index_manifest as manifests
-from bert_jax.search import keywords, nearest
+from bert_jax.search import keywords, nearest, sparse
 from bert_jax.search.cache import KEY, KeyIndex, RowCache
 from bert_jax.search.documents import Document
 from bert_jax.search.index_manifest import (
     BUILDING,
+    DENSE_ROWS,
     INDEX_FILE,
     REMOVED,
     SEGMENTS,
@@ -40,7 +41,8 @@ OWN_NAMES = re.compile(r"\d{6,}(-\d{6,}\.npy)?|\.\d{6,}-\d{6,}\.npy\.[a-z0-9_]{8
 STAGE, CACHED = "segment", "passages"
 ROWS = 4096  # vectors copied at once
 
-Encode = Callable[[list[str]], np.ndarray]  # texts -> their vectors [N, D]
+Encode = Callable[[list[str]], np.ndarray]  # texts -> their rows [N, ...]
+Encoders = Mapping[str, Encode]  # by the file of the rows
 
 
 @dataclass
@@ -175,12 +177,12 @@ class IndexWriter:
         self,
         documents: Iterable[Document],
         cutter: PassageCutter,
-        encode: Encode | None,
+        encoders: Encoders,
         sources: Sequence[str] = (),
     ) -> None:
         """Add the documents that are new or have changed, and `sources` to those in the manifest if they have any."""
         changes = DocumentChanges(self.segments, self.counts)
-        built = self.build_segment(cutter(changes.select(documents)), encode)
+        built = self.build_segment(cutter(changes.select(documents)), encoders)
         self.missing = changes.missing
         with_sources = self.manifest.with_sources(sources)
         if built is not None or (changes.seen and with_sources != self.manifest):
@@ -206,9 +208,7 @@ class IndexWriter:
             self.manifest, quantization=manifest.quantization, approximate=manifest.approximate, recall=None,
             language=manifest.language,
         )  # fmt: skip
-        built = self.build_segment(
-            (cut for segment in self.segments for cut in segment.cut_documents()), None
-        )
+        built = self.build_segment((cut for segment in self.segments for cut in segment.cut_documents()), {})
         self.commit([] if built is None else [built])
 
     def refuse_damage(self, files: Mapping[str, FileFacts]) -> None:
@@ -233,7 +233,7 @@ class IndexWriter:
             kept.append(facts)
         return kept
 
-    def build_segment(self, cuts: Iterable[CutDocument], encode: Encode | None) -> SegmentFacts | None:
+    def build_segment(self, cuts: Iterable[CutDocument], encoders: Encoders) -> SegmentFacts | None:
         """Write a segment of these documents, under its final name. Return None if there are no documents."""
         stage = self.directory / BUILDING / STAGE
         stage.mkdir(parents=True)
@@ -242,13 +242,17 @@ class IndexWriter:
             remove_path(stage)
             return None
         texts = SearchTexts(stage)
-        if self.manifest.model:
-            self.write_vectors(stage, texts, self.manifest.model, encode)
+        for name, model in self.manifest.models.items():
+            self.write_rows(stage, name, texts, model, encoders.get(name))
+        if self.manifest.sparse_model:
+            sparse.build_postings(stage, self.manifest.sparse_model.dimensions)
         if self.manifest.language == AUTO:
             self.manifest = replace(self.manifest, language=detect_language(texts))
         keywords.build_postings(stage, texts, self.manifest.language)
-        if not self.manifest.exact and len(texts) >= nearest.MIN_PASSAGES:
-            vectors = nearest.open_vectors(SegmentFiles(stage), len(texts), self.manifest.dimensions)
+        if self.manifest.model and not self.manifest.exact and len(texts) >= nearest.MIN_PASSAGES:
+            vectors = SegmentFiles(stage).array(
+                DENSE_ROWS, np.float32, len(texts), self.manifest.model.dimensions
+            )
             if self.manifest.quantization:
                 nearest.write_bits(stage, vectors)
             if self.manifest.approximate:
@@ -260,59 +264,60 @@ class IndexWriter:
         files = collect_file_facts(self.directory / SEGMENTS / name, names)
         return SegmentFacts(name, documents, len(texts), files)
 
-    def write_vectors(
-        self, stage: Path, texts: SearchTexts, model: IndexedModel, encode: Encode | None
+    def write_rows(
+        self, stage: Path, name: str, texts: SearchTexts, model: IndexedModel, encode: Encode | None
     ) -> None:
-        """Write the vectors, computing each only once: those in the index or stored elsewhere are copied, and those
-        that a killed process computed come from the cache that it filled."""
+        """Write the rows of a model, computing each only once: those in the index or stored elsewhere are copied, and
+        those that a killed process computed come from the cache that it filled."""
         tables = [segment.keys for segment in self.segments]
-        key_index = KeyIndex([*tables, *(self.stored.keys if self.stored else [])])
+        stored = self.stored if name == DENSE_ROWS else None
+        key_index = KeyIndex([*tables, *(stored.keys if stored else [])])
         places = key_index.find(SegmentFiles(stage).array(KEYS, KEY, len(texts)))
         unknown = np.flatnonzero(places < 0)
         # Stored vectors come after those of the segments, and are checked when they are opened.
         used = np.unique(np.searchsorted(key_index.starts, places[places >= 0], side="right") - 1)
         copied = [self.manifest.segments[number] for number in used if number < len(tables)]
-        self.refuse_damage(
-            {f"{SEGMENTS}/{facts.name}/{nearest.VECTORS}": facts.files[nearest.VECTORS] for facts in copied}
-        )
-        if self.stored:
+        self.refuse_damage({f"{SEGMENTS}/{facts.name}/{name}": facts.files[name] for facts in copied})
+        if stored:
             self.counts.stored = int((places >= key_index.starts[len(tables)]).sum())
             if len(unknown) == len(places):
                 raise BertJaxError(
-                    f"no passage has a vector in {self.stored.folder}; embed their texts, with their titles in front, "
+                    f"no passage has a vector in {stored.folder}; embed their texts, with their titles in front, "
                     "or leave --vectors out"
                 )
         rows = None
         if encode and len(unknown):
-            cache = RowCache(self.directory / BUILDING, CACHED, asdict(model))
+            cache, encoded = RowCache(self.directory / BUILDING, CACHED, asdict(model)), 0
 
             def count_and_encode(some: list[str]) -> np.ndarray:
-                self.counts.encoded += len(some)
+                nonlocal encoded
+                encoded += len(some)
                 return encode(some)
 
             rows = cache.get_or_compute(SelectedTexts(texts, unknown), count_and_encode)
-        with npy_writer(stage / nearest.VECTORS, np.float32) as file:
+            self.counts.encoded = max(self.counts.encoded, encoded)
+
+        def rows_of(number: int) -> np.ndarray | StoredRows:
+            if number < len(self.segments):
+                return self.segments[number].rows[name]
+            assert stored is not None
+            return stored.rows(number - len(self.segments))
+
+        with npy_writer(stage / name, np.float32) as file:
             for start in range(0, len(places), ROWS):
                 block_places = places[start : start + ROWS]
-                block = np.empty((len(block_places), model.dimensions), np.float32)
+                block = np.empty((len(block_places), *model.row), np.float32)
                 if rows is not None:
                     between = slice(*np.searchsorted(unknown, (start, start + len(block_places))))
                     block[block_places < 0] = rows[between]
-                if (has_vector := block_places >= 0).any():
-                    block[has_vector] = key_index.rows(block_places[has_vector], self.vectors_of)
+                if (has_row := block_places >= 0).any():
+                    block[has_row] = key_index.rows(block_places[has_row], rows_of)
                 file.append(block)
-
-    def vectors_of(self, number: int) -> np.ndarray | StoredRows:
-        """Return the vectors of a segment; after the segments come the shards of the stored vectors."""
-        if number < len(self.segments):
-            return self.segments[number].vectors
-        assert self.stored is not None
-        return self.stored.rows(number - len(self.segments))
 
     def commit(self, segments: Sequence[SegmentFacts]) -> None:
         changes = self.manifest.changes + 1
         self.manifest = replace(self.manifest, segments=tuple(segments), changes=changes)
-        self.segments = [open_segment(self.directory, facts, self.manifest.dimensions) for facts in segments]
+        self.segments = [open_segment(self.directory, facts, self.manifest.models) for facts in segments]
         if not self.manifest.exact:
             self.manifest = replace(self.manifest, recall=nearest.measure_recall(self.segments))
         manifests.write_index_manifest(self.directory, self.manifest)

@@ -18,20 +18,16 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from bert_jax.data.npy_writer import npy_writer
-from bert_jax.search.segment_files import SegmentFiles, StringArray, is_ascending, text_writer
+from bert_jax.search.postings import PostingFiles, Postings, TermScores, WeightedQuery, write_postings
+from bert_jax.search.segment_files import SegmentFiles, StringArray, text_writer
 
 K1, B = 1.5, 0.75
 WINDOW = 4096  # texts whose words are in memory at once
-WORDS, STARTS, PASSAGES, FREQUENCIES, LENGTHS = (
-    "words", "postings.starts.npy", "postings.npy", "frequencies.npy", "lengths.npy",
-)  # fmt: skip
-# A count above 65,535, of which the largest passage has room, saturates: it hardly changes a score.
-TYPES: dict[str, type[np.integer]] = {
-    STARTS: np.int64,
-    PASSAGES: np.int32,
-    FREQUENCIES: np.uint16,
-    LENGTHS: np.int32,
-}
+WORDS, LENGTHS = "words", "lengths.npy"
+FILES = PostingFiles("postings.starts.npy", "postings.npy", "frequencies.npy", np.uint16)
+MOST = np.iinfo(
+    np.uint16
+).max  # a larger count, for which the largest passage has room, hardly changes a score
 # Accents, and vowels of Hebrew, Arabic and the scripts of India, which \w does not match. Those of Thai, which has no
 # spaces between words, come later and still divide a text.
 MARKS = "".join(mark for mark in map(chr, range(0x300, 0xE00)) if unicodedata.category(mark)[0] == "M")
@@ -39,13 +35,12 @@ WORD, PLAIN_WORD = re.compile(rf"\w[\w{MARKS}]+"), re.compile(r"\b\w\w+\b")  # t
 
 
 def build_postings(folder: Path, texts: Sequence[str], language: str | None) -> None:
-    """Write the postings of any number of texts: sort each window of texts by word, then put each word's postings from
-    all windows side by side."""
+    """Write the postings of any number of texts: sort each window of texts by word, then put the windows together."""
     numbers: dict[str, int] = {}  # of the stems
     counts: list[np.ndarray] = []  # of each window: the number of postings of each word
     with (
         TemporaryDirectory(dir=folder, prefix=".") as scratch,
-        npy_writer(folder / LENGTHS, TYPES[LENGTHS]) as lengths,
+        npy_writer(folder / LENGTHS, np.int32) as lengths,
     ):
         for start in range(0, len(texts), WINDOW):
             ids, words_of_window = number_words(texts[start : start + WINDOW], language)
@@ -59,112 +54,52 @@ def build_postings(folder: Path, texts: Sequence[str], language: str | None) -> 
             np.savez(
                 Path(scratch, str(len(counts))),
                 words=pairs >> 32, passages=(pairs & 0xFFFFFFFF) + start,
-                frequencies=np.minimum(frequencies, np.iinfo(TYPES[FREQUENCIES]).max),
+                frequencies=np.minimum(frequencies, MOST),
             )  # fmt: skip
             counts.append(np.bincount(pairs >> 32, minlength=len(numbers)))
             lengths.append(sizes)
-        write_postings(folder, Path(scratch), numbers, counts)
-
-
-def write_postings(folder: Path, scratch: Path, numbers: dict[str, int], counts: list[np.ndarray]) -> None:
-    order = sorted(numbers)  # the words in the order of strings
-    place = np.empty(len(order), np.int64)
-    place[[numbers[word] for word in order]] = np.arange(len(order))
-    starts = np.zeros(len(order) + 1, np.int64)
-    for counts_of_window in counts:
-        starts[1 + place[: len(counts_of_window)]] += counts_of_window
-    starts = np.cumsum(starts)
-    with text_writer(folder, WORDS) as vocabulary:
-        vocabulary.append(order)
-    with npy_writer(folder / STARTS, TYPES[STARTS]) as file:
-        file.append(starts)
-    with (
-        npy_writer(folder / PASSAGES, TYPES[PASSAGES]) as new_passages,
-        npy_writer(folder / FREQUENCIES, TYPES[FREQUENCIES]) as new_frequencies,
-    ):
-        passages = new_passages.map_zeros(int(starts[-1]))
-        frequencies = new_frequencies.map_zeros(int(starts[-1]))
-        ends = starts[:-1].copy()
-        for number, counts_of_window in enumerate(counts):
-            window = np.load(scratch / f"{number}.npz")
-            words = place[window["words"]]
-            first = np.cumsum(counts_of_window) - counts_of_window
-            within = np.arange(len(words)) - first[window["words"]]
-            passages[ends[words] + within] = window["passages"]
-            frequencies[ends[words] + within] = window["frequencies"]
-            ends[place[: len(counts_of_window)]] += counts_of_window
-        passages.flush()
-        frequencies.flush()
-
-
-# Of each segment: passages, and what a word adds to their scores.
-WordScores = list[tuple[np.ndarray, np.ndarray]]
+        order = sorted(numbers)  # the words in the order of strings
+        with text_writer(folder, WORDS) as vocabulary:
+            vocabulary.append(order)
+        place = np.empty(len(order), np.int64)
+        place[[numbers[word] for word in order]] = np.arange(len(order))
+        total = np.zeros(len(order), np.int64)
+        for counts_of_window in counts:
+            total[place[: len(counts_of_window)]] += counts_of_window
+        windows = (np.load(Path(scratch, f"{number}.npz")) for number in range(len(counts)))
+        write_postings(
+            folder, FILES, total,
+            ((place[window["words"]], window["passages"], window["frequencies"]) for window in windows),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
-class WeightedQuery:
-    """The words of a query with their stems, and what each stem adds to the scores. Order and repetitions of the words
-    are kept, because float32 sums depend on them."""
+class WordPostings:
+    """The postings of each word of a segment."""
 
-    words: tuple[tuple[str, str], ...]
-    scores_by_stem: dict[str, WordScores]
-
-    def word_scores(self, segment: int, passage: int) -> dict[str, float]:
-        """Return what each word adds to the score of a passage, with its repetitions in the query and the words of the
-        same stem, which go by the first one."""
-        added = {}
-        for stem, scores in self.scores_by_stem.items():
-            passages, parts = scores[segment]
-            place = int(np.searchsorted(passages, passage))
-            if place < len(passages) and passages[place] == passage:
-                words = [word for word, other in self.words if other == stem]
-                added[words[0]] = float(parts[place]) * len(words)
-        return added
-
-
-@dataclass(frozen=True)
-class Postings:
-    """The passages of each word of a segment: rows starts[i] to starts[i + 1] belong to word i."""
-
-    files: SegmentFiles
     words: StringArray  # sorted
-    starts: np.ndarray
-    passages: np.ndarray
-    frequencies: np.ndarray
+    postings: Postings
     lengths: np.ndarray  # words in each passage
 
     def find_passages(self, word: str, live: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         """Return the passages with the word that are not removed, and how often it occurs in each."""
-        place = self.words.find(word)
-        if place is None:
-            return self.passages[:0], self.frequencies[:0]
-        rows = slice(self.starts[place], self.starts[place + 1])
-        passages, frequencies = self.passages[rows], self.frequencies[rows]
-        if not is_ascending(passages, 0, len(self.lengths) - 1):
-            raise self.files.damage_error(PASSAGES)
+        passages, frequencies = self.postings.find(self.words.find(word), live)
         if ((frequencies < 1) | (frequencies > self.lengths[passages])).any():
-            raise self.files.damage_error(FREQUENCIES)
-        if live is not None:
-            kept = live[passages]
-            passages, frequencies = passages[kept], frequencies[kept]
+            raise self.postings.files.damage_error(FILES.numbers)
         return passages, frequencies
 
 
-def open_postings(files: SegmentFiles, passages: int) -> Postings:
+def open_postings(files: SegmentFiles, passages: int) -> WordPostings:
     words = files.texts(WORDS)
-    starts = files.array(STARTS, TYPES[STARTS], len(words) + 1)
-    lengths = files.array(LENGTHS, TYPES[LENGTHS], passages)
-    owners, frequencies = (files.array(name, TYPES[name], None) for name in (PASSAGES, FREQUENCIES))
-    if len(owners) != len(frequencies) or not is_ascending(starts, 0, len(owners)):
-        raise files.damage_error(STARTS)
-    return Postings(files, words, starts, owners, frequencies, lengths)
+    lengths = files.array(LENGTHS, np.int32, passages)
+    return WordPostings(words, Postings.open(files, FILES, len(words), passages), lengths)
 
 
 class KeywordSearch:
     """Keyword search in segments, each given as (postings, which passages are not removed; None: all), whose words are
     stems of a language, or whole words if it is None."""
 
-    def __init__(self, segments: Sequence[tuple[Postings, np.ndarray | None]], language: str | None):
+    def __init__(self, segments: Sequence[tuple[WordPostings, np.ndarray | None]], language: str | None):
         self.segments, self.language = segments, language
         kept = [
             (len(postings.lengths), int(postings.lengths.sum(dtype=np.int64)))
@@ -179,15 +114,7 @@ class KeywordSearch:
         words = query_words(query, self.language)
         return WeightedQuery(words, {stem: self.score_stem(stem) for _, stem in words})
 
-    def score_passages(self, query: WeightedQuery) -> list[np.ndarray]:
-        """Return the scores of the passages of each segment; 0 if a passage has no word of the query."""
-        scores = [np.zeros(len(postings.lengths), np.float32) for postings, _ in self.segments]
-        for _, stem in query.words:
-            for sums, (passages, added) in zip(scores, query.scores_by_stem[stem], strict=True):
-                sums[passages] += added
-        return scores
-
-    def score_stem(self, stem: str) -> WordScores:
+    def score_stem(self, stem: str) -> TermScores:
         of_stem = [postings.find_passages(stem, live) for postings, live in self.segments]
         having = sum(len(passages) for passages, _ in of_stem)
         rarity = np.float32(math.log(1 + (self.count - having + 0.5) / (having + 0.5)))

@@ -28,7 +28,7 @@ from bert_jax.search.vector_files import to_bits
 if TYPE_CHECKING:
     from bert_jax.search.segment import Segment
 
-VECTORS, BITS, HNSW_FILE = "vectors.npy", "binary.npy", "hnsw.faiss"
+BITS, HNSW_FILE = "binary.npy", "hnsw.faiss"
 MIN_PASSAGES = 4096  # a segment with fewer passages is searched exactly, whatever the settings
 BINARY_CANDIDATES, HNSW_CANDIDATES = 32, 2  # candidates of each kind per requested passage
 ROWS = 1 << 15  # the most rows scored at once
@@ -117,10 +117,6 @@ def score_ahead(scores_of: Scores, blocks: Sequence[slice]) -> Iterator[np.ndarr
 @cache
 def blas_threads() -> ThreadpoolController:
     return ThreadpoolController()
-
-
-def open_vectors(files: SegmentFiles, passages: int, dimensions: int) -> np.ndarray:
-    return files.array(VECTORS, np.float32, passages, dimensions)
 
 
 def open_bits(files: SegmentFiles, passages: int, dimensions: int) -> np.ndarray:

@@ -1,4 +1,7 @@
-"""Export the passages of an index, with their vectors, to a Parquet file that search engines and databases load."""
+"""Export the passages of an index, with their vectors, to a Parquet file that search engines and databases load.
+
+Sparse vectors become lists of the ids of tokens and of their weights.
+"""
 
 import heapq
 from collections.abc import Iterator, Sequence
@@ -14,7 +17,9 @@ import pyarrow as pa
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.progress import track
 from bert_jax.search.index import Index
+from bert_jax.search.index_manifest import SPARSE_ROWS
 from bert_jax.search.segment import Segment
+from bert_jax.search.sparse import unpack_row
 from bert_jax.search.vector_files import vector_writer
 
 ROWS = 4096  # in a row group
@@ -34,19 +39,22 @@ def export_parquet(index: Index, path: Path) -> None:
         raise BertJaxError(f"{path} is in the index; name a file elsewhere")
     if not index.manifest.passages:
         raise BertJaxError(f"{index.path} has no documents, so there is nothing to export; add some")
-    has_vectors = index.manifest.model is not None
+    has_vectors, has_sparse = index.manifest.model is not None, index.manifest.sparse_model is not None
     rows = track(iterate_passages(index), "passages", total=index.manifest.passages)
     with vector_writer(path, "float32") as append:
         while group := list(islice(rows, ROWS)):
-            *cells, vectors = zip(*group, strict=True)
+            *cells, vectors, sparse_rows = zip(*group, strict=True)
             columns = {
                 name: pa.array(values, kind) for values, (name, kind) in zip(cells, FIELDS, strict=True)
             }
+            if has_sparse:
+                tokens, weights = zip(*map(unpack_row, sparse_rows), strict=True)
+                columns |= {"sparse_indices": pa.array(tokens), "sparse_values": pa.array(weights)}
             append(stack_finite(vectors, cells[1]) if has_vectors else None, **columns)
 
 
 def iterate_passages(index: Index) -> Iterator[tuple[Any, ...]]:
-    """Yield the values of FIELDS and the vector of each passage."""
+    """Yield the values of FIELDS, the vector and the row of the sparse vector of each passage."""
     last, number = None, 0
     for document, segment, row in heapq.merge(*map(sort_rows, index.segments), key=itemgetter(0)):
         number = number + 1 if document == last else 0
@@ -54,7 +62,8 @@ def iterate_passages(index: Index) -> Iterator[tuple[Any, ...]]:
         start, end = segment.spans[row].tolist()
         title = segment.titles[segment.documents[row]]
         name = str(uuid5(NAMESPACE_URL, f"{document}#{number}"))
-        yield name, document, title, segment.texts[row], start, end, segment.vectors[row]
+        sparse_row = segment.rows[SPARSE_ROWS][row] if segment.sparse else None
+        yield name, document, title, segment.texts[row], start, end, segment.vectors[row], sparse_row
 
 
 def sort_rows(segment: Segment) -> Iterator[tuple[str, Segment, int]]:

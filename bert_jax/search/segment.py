@@ -1,6 +1,6 @@
 """A segment, a part of an index that is written once: documents, their passages, and the data to find these."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -8,17 +8,21 @@ import numpy as np
 from bert_jax.core.grouping import group_by_size
 from bert_jax.core.hashes import FileFacts, describe_mismatch, find_damaged_files
 from bert_jax.data.npy_writer import npy_writer
-from bert_jax.search import keywords, nearest, segment_files
+from bert_jax.search import keywords, nearest, segment_files, sparse
 from bert_jax.search.cache import KEY, content_keys
 from bert_jax.search.index_manifest import (
+    DENSE_ROWS,
     INDEX_FILE,
     REMOVED,
     SEGMENTS,
+    SPARSE_ROWS,
+    IndexedModel,
     IndexManifest,
     SegmentFacts,
     read_index_manifest,
 )
 from bert_jax.search.passages import CutDocument
+from bert_jax.search.postings import Postings
 from bert_jax.search.segment_files import (
     REBUILD_REMEDY,
     DamagedFileError,
@@ -31,12 +35,16 @@ from bert_jax.search.segment_files import (
 WINDOW = 4096  # passages written at once
 IDS, TITLES, TEXTS = "ids", "titles", "texts"
 HASHES, KEYS, DOCUMENTS, SPANS, ORDER = "hashes.npy", "keys.npy", "documents.npy", "spans.npy", "order.npy"
-# What every segment has. One with vectors also has those, and perhaps CANDIDATES, files to find candidates.
-FILES = {HASHES, KEYS, DOCUMENTS, SPANS, ORDER, *keywords.TYPES}.union(
+# What every segment has. One with vectors also has those, and perhaps CANDIDATES, files to find candidates; one with
+# sparse vectors those and their postings.
+FILES = {HASHES, KEYS, DOCUMENTS, SPANS, ORDER, keywords.LENGTHS, *keywords.FILES.names}.union(
     *map(string_files, (IDS, TITLES, TEXTS, keywords.WORDS))
 )
 CANDIDATES = {nearest.BITS, nearest.HNSW_FILE}
-LARGE_FILES = {string_files(TEXTS)[0], keywords.PASSAGES, keywords.FREQUENCIES, nearest.VECTORS, *CANDIDATES}
+LARGE_FILES = {
+    string_files(TEXTS)[0], *keywords.FILES.names[1:], DENSE_ROWS, SPARSE_ROWS, *sparse.POSTINGS.names[1:],
+    *CANDIDATES,
+}  # fmt: skip
 
 
 def is_always_hashed(name: str, facts: FileFacts) -> bool:
@@ -69,8 +77,14 @@ class SearchTexts(Sequence[str]):
 class Segment:
     """An open segment. All files are open at once, so it can still be searched after another process removes them."""
 
-    def __init__(self, folder: Path, facts: SegmentFacts, dimensions: int, removed: np.ndarray | None = None):
-        """`dimensions` are those of the vectors, 0 if there are none; `removed` are the numbers of documents."""
+    def __init__(
+        self,
+        folder: Path,
+        facts: SegmentFacts,
+        models: Mapping[str, IndexedModel],
+        removed: np.ndarray | None = None,
+    ):
+        """`models` are those whose rows it has, by the file of these; `removed` are the numbers of documents."""
         documents, passages = facts.documents, facts.passages
         self.files = files = SegmentFiles(folder)
         self.ids, self.titles = (files.texts(name, documents) for name in (IDS, TITLES))
@@ -88,9 +102,14 @@ class Segment:
             is_live[removed] = False
             self.live = is_live[self.documents]
         self.postings = keywords.open_postings(files, passages)
-        self.vectors = np.empty((passages, 0), np.float32)
-        if dimensions:
-            self.vectors = nearest.open_vectors(files, passages, dimensions)
+        self.rows = {
+            name: files.array(name, np.float32, passages, *model.row) for name, model in models.items()
+        }
+        self.vectors = self.rows.get(DENSE_ROWS, np.empty((passages, 0), np.float32))
+        dimensions = self.vectors.shape[1]
+        self.sparse: Postings | None = None
+        if SPARSE_ROWS in models:
+            self.sparse = sparse.open_postings(files, passages, models[SPARSE_ROWS].dimensions)
         self.bits = nearest.open_bits(files, passages, dimensions) if nearest.BITS in facts.files else None
         self.hnsw = None
         if nearest.HNSW_FILE in facts.files:
@@ -123,10 +142,10 @@ class Segment:
             )
 
 
-def open_segment(directory: Path, facts: SegmentFacts, dimensions: int) -> Segment:
-    """Open a segment of an index, whose vectors have so many dimensions; 0 if it has none."""
-    required = FILES | ({nearest.VECTORS} if dimensions else set())
-    if not required <= facts.files.keys() <= required | (CANDIDATES if dimensions else set()):
+def open_segment(directory: Path, facts: SegmentFacts, models: Mapping[str, IndexedModel]) -> Segment:
+    """Open a segment of an index; `models` are those whose rows it has, by the file of these."""
+    required = FILES | models.keys() | set(sparse.POSTINGS.names if SPARSE_ROWS in models else ())
+    if not required <= facts.files.keys() <= required | (CANDIDATES if DENSE_ROWS in models else set()):
         raise DamagedFileError(
             f"{directory / INDEX_FILE} is damaged: the files of segment {facts.name} are not those of a segment; "
             f"{REBUILD_REMEDY}"
@@ -137,7 +156,7 @@ def open_segment(directory: Path, facts: SegmentFacts, dimensions: int) -> Segme
         removed = files.array(name, np.int64, facts.removed.documents)
         if not is_ascending(removed, 0, facts.documents - 1):
             raise files.damage_error(name)
-    return Segment(directory / SEGMENTS / facts.name, facts, dimensions, removed)
+    return Segment(directory / SEGMENTS / facts.name, facts, models, removed)
 
 
 def read_current(path: Path, verify: bool = False) -> tuple[IndexManifest, list[Segment]]:
@@ -152,7 +171,7 @@ def read_current(path: Path, verify: bool = False) -> tuple[IndexManifest, list[
             None,
         )
         if damage is None:
-            return manifest, [open_segment(path, facts, manifest.dimensions) for facts in manifest.segments]
+            return manifest, [open_segment(path, facts, manifest.models) for facts in manifest.segments]
     except FileNotFoundError as error:
         damage = f"it lacks its file {error.filename}"
     if read_index_manifest(path).changes != manifest.changes:

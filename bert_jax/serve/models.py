@@ -32,6 +32,7 @@ from bert_jax.inference.zero_shot import (
 from bert_jax.predictions.selective import highest_precision
 from bert_jax.predictions.whole_text_kind import Label
 from bert_jax.search.index import Hit, Index
+from bert_jax.search.index_encoder import IndexEncoder
 from bert_jax.serve.call import Call
 from bert_jax.serve.requests import unprocessable
 from bert_jax.text.tokenizer import Encoding
@@ -313,18 +314,20 @@ class ServedIndex(ServedModel):
 
     kind: ClassVar = "index"
 
+    @property
+    def encoders(self) -> list[IndexEncoder]:
+        return [self.model.encoder_of(rows) for rows in self.model.manifest.models]
+
     def pipelines(self) -> list:
-        if self.encoder is None:
-            return []
-        return [EmbeddingPipeline(self.encoder, truncated=TruncationCounter(self.max_length))]
+        return [encoder.pipeline() for encoder in self.encoders]
 
     @property
     def encoder(self) -> Encoder | None:
-        return self.model.encoder.model if self.model.manifest.model else None
+        return self.encoders[0].model if self.encoders else None
 
     @property
     def max_length(self) -> int:
-        return self.model.encoder.facts.max_length
+        return self.encoders[0].facts.max_length
 
     def describe(self) -> dict[str, Any]:
         return super().describe() | {"documents": len(self.model), "retrievers": self.model.retrievers}

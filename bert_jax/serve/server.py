@@ -81,13 +81,16 @@ def open_models(
     embedders = {
         model_fingerprint(model.directory): model
         for model in (opened.values() if indexes else ())
-        if model.layout.embedder
+        if model.layout.embedder or model.layout.sparse
     }
     for name in indexes:
         index = Index.open(named[name], **computed)
-        if index.manifest.model:
-            index.model = embedders.get(index.manifest.model.fingerprint)
-            index.encoder  # noqa: B018 - it is opened when it is first asked for, and refused here
+        if model := index.manifest.model:
+            index.model = embedders.get(model.fingerprint)
+        if model := index.manifest.sparse_model:
+            index.sparse_model = embedders.get(model.fingerprint)
+        for rows in index.manifest.models:
+            index.encoder_of(rows)  # it is opened when it is first asked for, and refused here
         opened[name] = index
     if adapters and SERVED.get(type(adapters[""]).__name__) is None:  # a plain encoder, which answers nothing
         del opened[next(iter(named))]
@@ -243,8 +246,6 @@ def run_server(application: Application, listener: socket.socket, announce: Call
     for number in STOPPING:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, server.handle_exit)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # for the server that follows this one
-    listener.listen(config.backlog)
     server.run([listener])
     if server.force_exit:
         raise BertJaxError("stopped by a second signal; requests that were not answered yet are lost")

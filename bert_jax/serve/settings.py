@@ -19,7 +19,7 @@ class ServeSettings:
     adapter_folder: str = ""  # of further ones, which may change
     host: str = "127.0.0.1"
     port: int = 3000
-    engine: str = "jax"
+    engine: str = "auto"
     dtype: str = "float32"
     warms_up: bool = True  # compiles all programs before it answers
     batch_tokens: int = 0  # that are taken for one call of a model; 0: BATCHES_AT_ONCE batches

@@ -15,17 +15,25 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.core.terminal import print_line
 from bert_jax.serve.metrics import Metrics, Shared
 from bert_jax.serve.settings import STOPPING, ServeSettings
+from bert_jax.serve.starting import StartingAnswers
 
 STOPPED = "stopped: all requests that were accepted are answered"
+BACKLOG = 2048  # connections that wait to be accepted
 PAUSE = 1.0  # seconds before a worker that died is started again
 FROM_TERMINAL = (signal.SIGINT, signal.SIGHUP)  # which reach all processes; the first one tells the others
 
 
 def serve_in_process(settings: ServeSettings) -> None:
-    from bert_jax.serve.server import serve_models
-
     # Before anything slow, so that a port in use is told at once.
-    serve_models(settings, bind(settings.host, settings.port), Metrics(), print_line)
+    listener = bind(settings.host, settings.port)
+    with StartingAnswers(listener) as answers:
+        from bert_jax.serve.server import serve_models
+
+        def announce(line: str) -> None:
+            answers.stop()
+            print_line(line)
+
+        serve_models(settings, listener, Metrics(), announce)
     print_line(STOPPED)
 
 
@@ -41,9 +49,11 @@ def serve_by_workers(settings: ServeSettings, count: int) -> None:
         numbers.flush()
         workers: list[Worker] = []
         try:
-            for n in range(count):  # in turn: the first compiles what the others read from the cache
-                workers.append(Worker(settings, listener, Shared(Path(numbers.name), count, n)))
-                announcement = workers[n].wait_until_ready(received)
+            with StartingAnswers(listener) as answers:
+                for n in range(count):  # in turn: the first compiles what the others read from the cache
+                    workers.append(Worker(settings, listener, Shared(Path(numbers.name), count, n)))
+                    announcement = workers[n].wait_until_ready(received)
+                    answers.stop()
             if not received:
                 print_line(f"{announcement}, by {count} workers")
             while not received:
@@ -119,18 +129,17 @@ def use_share_of_cores(shared: Shared) -> None:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Return a socket of this address, which no other process gets from now on."""
+    """Return a socket that listens on this address, which no other process gets from now on."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
-    # Connections of a server that has just ended do not keep the port; but a socket that does not listen yet, because
-    # programs are compiled, would share it with any other that has the option.
+    # Connections of a server that has just ended do not keep the port.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
+        listener.listen(BACKLOG)
     except (OSError, UnicodeError, TypeError) as error:
         listener.close()
         raise BertJaxError(
             f"cannot listen on {host:.60} port {port}: {error}; choose others with --host and --port"
         ) from None
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
     return listener

@@ -8,6 +8,7 @@ from tokenizers import models
 from bert_jax.core.errors import BertJaxError
 from bert_jax.text.byte_level_bpe import ByteLevelBPE
 from bert_jax.text.sentencepiece import MODEL_FILES, SentencePiece
+from bert_jax.text.static_tokenizer import StaticTokenizer
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.tokenizer_settings import TokenizerSettings
 from bert_jax.text.wordpiece import WordPiece
@@ -25,6 +26,8 @@ def open_tokenizer(directory) -> Tokenizer:
     directory = Path(directory)
     settings = TokenizerSettings.from_directory(directory)
     try:
+        if StaticTokenizer.saved_in(settings):
+            return StaticTokenizer.from_directory(directory, settings)
         if (directory / "tokenizer.json").is_file():
             return _open_tokenizer_json(directory / "tokenizer.json", settings)
         if (directory / "vocab.txt").is_file():

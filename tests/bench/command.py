@@ -200,6 +200,17 @@ def search(args):
     print(describe_search(size, *measure_search(args.output, size)))
 
 
+@verb("an index of made-up sparse vectors", "python -m tests.bench sparse --output runs/sparse --vectors 1000000",
+      flag("--output", required=True, metavar="DIR", help="new output directory, for the index"),
+      flag("--vectors", type=whole_number_type(10_000), default=100_000,
+           help="vectors of the index (default 100000)"))  # fmt: skip
+def sparse(args):
+    from tests.bench.sparse_search import SparseSize, describe_sparse, measure_sparse
+
+    size = SparseSize(args.vectors)
+    print(describe_sparse(size, *measure_sparse(args.output, size)))
+
+
 @verb("scores after training on few labels, and those of scikit-learn, SetFit and transformers",
       "python -m tests.bench labels --model DIR --data DIR --output runs/labels",
       MODEL,

@@ -20,7 +20,7 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.data.npy_writer import npy_writer
 from bert_jax.search.documents import Document
 from bert_jax.search.index import Index
-from bert_jax.search.index_manifest import IndexedModel, IndexManifest
+from bert_jax.search.index_manifest import DENSE_ROWS, IndexedModel, IndexManifest
 from bert_jax.search.index_writer import open_writer
 from bert_jax.search.nearest import find_nearest
 from bert_jax.search.passages import PassageCutter, WordCounter
@@ -121,7 +121,9 @@ class BuiltIndex:
     def add(self, first: int, count: int) -> None:
         with open_writer(self.path, IndexManifest(self.model, 4 * WORDS, 0)) as writer:
             writer.add_documents(
-                made_documents(first, count), PassageCutter(WordCounter(), 4 * WORDS, 0), self.encode
+                made_documents(first, count),
+                PassageCutter(WordCounter(), 4 * WORDS, 0),
+                {DENSE_ROWS: self.encode},
             )
 
     def encode(self, texts: list[str]) -> np.ndarray:
@@ -140,10 +142,10 @@ def run_in_process(function: Callable, *arguments):
 
 def search_figures(folder: Path) -> dict[str, float]:
     index, queries = Index.open(folder / INDEX), np.load(folder / "queries.npy")
-    index.rank_vectors(queries[:BATCH], AT)
-    seconds = [timed(index.rank_vectors, query[None], AT)[1].seconds for query in queries]
+    index.rank_nearest(queries[:BATCH], AT)
+    seconds = [timed(index.rank_nearest, query[None], AT)[1].seconds for query in queries]
     batches = [queries[n : n + BATCH] for n in range(0, len(queries), BATCH)]
-    _, together = timed(lambda: [index.rank_vectors(batch, AT) for batch in batches])
+    _, together = timed(lambda: [index.rank_nearest(batch, AT) for batch in batches])
     memory = memory_bytes()  # before all vectors are read to measure recall
     (segment, *_), hits = index.segments, 0
     for query in queries:
@@ -165,7 +167,7 @@ def search_meanwhile(folder: Path, watch: Path) -> dict[str, float]:
     index, queries, seconds = Index.open(folder / INDEX), np.load(folder / "queries.npy"), list[float]()
     before = len(index)
     for query in cycle(queries):
-        seconds.append(timed(index.rank_vectors, query[None], AT)[1].seconds)
+        seconds.append(timed(index.rank_nearest, query[None], AT)[1].seconds)
         if len(seconds) == 1:
             watch.write_text("searching")
         if not watch.exists():

@@ -34,13 +34,12 @@ from bert_jax.inference.load import load
 from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.predictions import calibration, out_of_scope, training_origin
 from bert_jax.predictions.selective import CoverageLevel, LabelLevels
-from bert_jax.search.index import Index
 from bert_jax.text import tables
 from bert_jax.text.text_source import TextSource
 from bert_jax.text.tokenizer_directory import open_tokenizer
 from bert_jax.training.checkpoint import find_damage, read_checkpoint_manifest, write_checkpoint_manifest
 from bert_jax.training.workdir import Workdir
-from tests.support.indexes import QueryEncoder, change_index, random_document
+from tests.support.indexes import change_index, open_with_encoders, random_document
 from tests.support.tiny_pretraining import Batches, tiny_pretraining
 
 LABELS = ("no", "yes")
@@ -264,8 +263,7 @@ def checked(folder: Path) -> str:
 
 def index_of(folder: Path) -> list[str]:
     """The ids of an index, after all was asked of it."""
-    opened = Index.open(folder)
-    opened.encoder = QueryEncoder
+    opened = open_with_encoders(folder)
     opened.search(["w1 w2 w3", "w9 w20"], 20)
     describe_index(opened, str(folder), as_json=False)
     return list(document_ids(opened))

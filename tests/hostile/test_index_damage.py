@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -18,7 +17,12 @@ from bert_jax.search import nearest, segment_files
 from bert_jax.search.index import Index
 from tests.hostile.outcomes import LINE, RIGHT
 from tests.support.cases import long_except
-from tests.support.indexes import INDEX_SETTINGS, QueryEncoder, change_index, file_contents, random_document
+from tests.support.indexes import (
+    INDEX_SETTINGS,
+    change_index,
+    file_contents,
+    random_document,
+)
 from tests.support.processes import process_environment
 
 QUERIES = ["w1 w2", "w3 w50 w3 and more", "w59", "nothing here"]
@@ -31,14 +35,8 @@ def small_and_fast(monkeypatch):
     monkeypatch.setattr(output, "sync_to_disk", lambda path: None)
 
 
-def opened(path: Path) -> Index:
-    index = Index.open(path)
-    index.encoder = QueryEncoder
-    return index
-
-
 def ask(index: Index) -> list:
-    return [index.search(QUERIES, 10, legs) for legs in (["keywords"], ["vectors"], None)]
+    return [index.search(QUERIES, 10, legs) for legs in (["keywords"], ["vectors"], ["sparse"], None)]
 
 
 def test_damage_of_large_files_is_not_copied(tmp_path, monkeypatch):
@@ -87,6 +85,7 @@ import json, os, sys
 from pathlib import Path
 from bert_jax.search import segment_files
 from tests.hostile import test_index_damage as damage
+from tests.support import indexes
 from tests.hostile.fuzz_cases import tried
 
 whole, held = Path(sys.argv[1]), sys.argv[2] == "held"
@@ -96,7 +95,7 @@ for path in sorted(whole.rglob(sys.argv[3])):
     content = path.read_bytes()
     read, write = os.pipe()
     if not os.fork():  # a signal would end it
-        index = damage.opened(whole)
+        index = indexes.open_with_encoders(whole)
         expected = damage.ask(index)
         os.truncate(path, 0)
         outcome = tried(lambda: damage.ask(index), lambda value: value == expected)
@@ -116,8 +115,8 @@ print(json.dumps(outcomes))
     long_except(
         [
             ("binary", "mapped", "postings*.npy", 2, LINE),
-            ("binary", "mapped", "*.npy", 19, LINE),
-            ("binary", "held", "*.npy", 19, RIGHT),
+            ("binary", "mapped", "*.npy", 23, LINE),
+            ("binary", "held", "*.npy", 23, RIGHT),
             ("hnsw", "mapped", "*.faiss", 1, LINE),
         ],
         [("binary", "mapped", "postings*.npy", 2, LINE)],

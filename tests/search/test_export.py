@@ -19,6 +19,8 @@ from bert_jax.command.main import main
 from bert_jax.search import parquet_export
 from bert_jax.search.documents import Document
 from bert_jax.search.index import Index
+from bert_jax.search.index_manifest import SPARSE_ROWS
+from bert_jax.search.sparse import unpack_row
 from tests.support.indexes import INDEX_SETTINGS, change_index, file_contents, random_document
 from tests.support.project import ROOT
 
@@ -72,24 +74,33 @@ def rows_of(path: Path) -> list[tuple]:
                     start,
                     segment.spans[row, 1],
                 )
-                documents.setdefault(name, []).append((payload, segment.vectors[row]))
+                tokens, weights = unpack_row(segment.rows[SPARSE_ROWS][row])
+                rows = segment.vectors[row], dict(zip(tokens.tolist(), weights.tolist(), strict=True))
+                documents.setdefault(name, []).append((payload, *rows))
     return [
-        (uuid5(NAMESPACE_URL, f"{name}#{number}"), dict(zip(NAMES, payload, strict=True)), vector)
+        (uuid5(NAMESPACE_URL, f"{name}#{number}"), dict(zip(NAMES, payload, strict=True)), *rows)
         for name, passages in sorted(documents.items())
-        for number, (payload, vector) in enumerate(sorted(passages, key=lambda passage: passage[0][3]))
+        for number, (payload, *rows) in enumerate(sorted(passages, key=lambda passage: passage[0][3]))
     ]
 
 
 def read_rows(file: Path) -> list[tuple]:
     rows = pq.read_table(file).to_pylist()
     return [
-        (UUID(row.pop("id")), {name: row[name] for name in NAMES}, row.get("embedding", [])) for row in rows
+        (
+            UUID(row["id"]),
+            {name: row[name] for name in NAMES},
+            row.get("embedding", []),
+            dict(zip(row["sparse_indices"], row["sparse_values"], strict=True)),
+        )
+        for row in rows
     ]
 
 
 def assert_same(found: list[tuple], expected: list[tuple]) -> None:
     assert [row[:2] for row in found] == [row[:2] for row in expected]
     assert np.array_equal(np.float32([row[2] for row in found]), [row[2] for row in expected])
+    assert [row[3] for row in found] == [row[3] for row in expected]
 
 
 def run_snippet(package: str, url: str = "") -> dict:
@@ -162,6 +173,11 @@ def test_qdrants_client_finds_what_it_loaded(exported, monkeypatch):
     assert {point.id: point.payload for point in points} == {str(row[0]): row[1] for row in exported}
     (best,) = client.query_points("passages", exported[5][2].tolist(), limit=1).points
     assert best.payload["text"] == exported[5][1]["text"] and best.score == pytest.approx(1)
+    wanted = exported[-1][3]
+    query = qdrant.models.SparseVector(indices=[*wanted], values=[*wanted.values()])
+    (best,) = client.query_points("passages", query, using="sparse", limit=1).points
+    score = max(sum(weight * row[3].get(token, 0) for token, weight in wanted.items()) for row in exported)
+    assert best.score == pytest.approx(score)
 
 
 class Server(BaseHTTPRequestHandler):
@@ -178,8 +194,8 @@ class Server(BaseHTTPRequestHandler):
             lines = [json.loads(line) for line in body.split("\n")[:-1]]
             for action, source in zip(lines[::2], lines[1::2], strict=True):
                 assert action["index"]["_index"] == "passages"
-                vector = source.pop("embedding")
-                self.rows.append((UUID(action["index"]["_id"]), source, vector))
+                vectors = source.pop("embedding"), source.pop("sparse")
+                self.rows.append((UUID(action["index"]["_id"]), source, *vectors))
             items = [{"index": {"_id": "", "status": 201}} for _ in lines[::2]]
             answer = {"errors": False, "items": items}
         else:
@@ -194,10 +210,13 @@ class Server(BaseHTTPRequestHandler):
 
 
 @pytest.mark.parametrize(
-    ("package", "module", "size"),
-    [("opensearch-py", "opensearchpy", "dimension"), ("elasticsearch", "elasticsearch", "dims")],
+    ("package", "module", "size", "kind"),
+    [
+        ("opensearch-py", "opensearchpy", "dimension", "rank_features"),
+        ("elasticsearch", "elasticsearch", "dims", "sparse_vector"),
+    ],
 )
-def test_the_clients_of_opensearch_and_elasticsearch_send_every_row(package, module, size, exported):
+def test_the_clients_of_opensearch_and_elasticsearch_send_every_row(package, module, size, kind, exported):
     pytest.importorskip(module)
     Server.created.clear()
     Server.rows.clear()
@@ -208,7 +227,11 @@ def test_the_clients_of_opensearch_and_elasticsearch_send_every_row(package, mod
     ((request, body),) = Server.created
     assert request == "PUT /passages"
     assert body["mappings"]["properties"]["embedding"][size] == len(exported[0][2])
-    assert_same(Server.rows, exported)
+    assert body["mappings"]["properties"]["sparse"]["type"] == kind
+    of_strings = [
+        (*row, {str(token): weight for token, weight in sparse.items()}) for *row, sparse in exported
+    ]
+    assert_same(Server.rows, of_strings)
 
 
 class Database:
@@ -248,7 +271,7 @@ def test_psycopg_writes_every_row(exported, monkeypatch):
         name, *texts, start, end, vector = cells
         values = dict(zip(NAMES, [*texts, int(start), int(end)], strict=True))
         found.append((UUID(name), values, json.loads(vector)))
-    assert_same(found, exported)
+    assert_same([(*row, sparse) for row, (*_, sparse) in zip(found, exported, strict=True)], exported)
     assert f"vector({len(exported[0][2])})" in database.statements[1]
 
 

@@ -23,24 +23,18 @@ from bert_jax.search.segment_files import SegmentFiles
 from tests.support.indexes import (
     INDEX_SETTINGS,
     MODEL_FACTS,
-    QueryEncoder,
     change_index,
     file_contents,
     hashed_vectors,
+    open_with_encoders,
     random_document,
 )
 from tests.support.project import ROOT
 
 
-def opened(path, **how) -> Index:
-    index = Index.open(path, **how)
-    index.encoder = QueryEncoder
-    return index
-
-
 def asked(index: Index, top: int = 10) -> list:
     queries = ["w1 w2", "w3 w50 w3 and more", "w59", "nothing here", "?"]
-    return [index.search(queries, top, legs) for legs in (["keywords"], ["vectors"], None)]
+    return [index.search(queries, top, legs) for legs in (["keywords"], ["vectors"], ["sparse"], None)]
 
 
 def passages(index: Index) -> list[tuple[str, int, str, np.ndarray]]:
@@ -68,7 +62,10 @@ def test_after_any_changes_results_are_those_of_a_fresh_index_and_of_other_libra
             continue
         shuffled = rng.sample(list(there.values()), len(there))
         change_index(tmp_path / f"fresh{step}", shuffled)
-        changed, fresh = opened(tmp_path / "changed"), opened(tmp_path / f"fresh{step}")
+        changed, fresh = (
+            open_with_encoders(tmp_path / "changed"),
+            open_with_encoders(tmp_path / f"fresh{step}"),
+        )
         assert len(changed.segments) == (5 if step == 4 else 1 if step in (5, 7) else len(changed.segments))
         assert asked(changed) == asked(fresh) and asked(changed)[0][0]
         rows = passages(changed)
@@ -100,10 +97,10 @@ def test_candidates_are_scored_exactly_and_their_recall_is_measured(name, kind, 
     change_index(path, documents[:350], settings=settings)
     # Few enough to be searched exactly.
     change_index(path, documents[350:], [f"d{n:03}" for n in range(0, 350, 7)])
-    index, queries = opened(path), hashed_vectors([f"query {n}" for n in range(20)])
+    index, queries = open_with_encoders(path), hashed_vectors([f"query {n}" for n in range(20)])
     (rows, live), exact = (index.segments[0].vectors, index.segments[0].live), 0
     assert live.sum() == 300 and index.segments[1].bits is None and index.segments[1].hnsw is None
-    for query, ranking in zip(queries, index.rank_vectors(queries, 10), strict=True):
+    for query, ranking in zip(queries, index.rank_nearest(queries, 10), strict=True):
         assert len(ranking) == 10 and not any(
             passage % 7 == 0 for segment, passage in ranking if segment == 0
         )
@@ -121,12 +118,12 @@ def test_candidates_are_scored_exactly_and_their_recall_is_measured(name, kind, 
     assert nearest.measure_recall(index.segments).recall < 0.1  # who finds itself alone finds little
     monkeypatch.undo()
     change_index(path, compact=True, settings=replace(INDEX_SETTINGS, **{name: None}))
-    assert opened(path).manifest.exact
+    assert open_with_encoders(path).manifest.exact
 
 
 def test_fusion_is_that_of_the_scores_around_their_mean(tmp_path):
     change_index(tmp_path / "index", [random_document(f"d{n}", random.Random(n)) for n in range(60)])
-    weights, index = {"keywords": 0.5, "vectors": 2.0}, opened(tmp_path / "index")
+    weights, index = {"keywords": 0.5, "vectors": 2.0, "sparse": 1.5}, open_with_encoders(tmp_path / "index")
     alone = {leg: np.array([hit.score for hit in index.search("w1 w2 w9", 100, [leg])]) for leg in weights}
     hits = index.search("w1 w2 w9", 300, weights=weights)
     for hit in hits:
@@ -136,7 +133,7 @@ def test_fusion_is_that_of_the_scores_around_their_mean(tmp_path):
             if leg in hit.rankings
         )
         assert hit.score == hit.rankings["fusion"].score == pytest.approx(sums, rel=1e-12)
-    assert {len(hit.rankings) for hit in hits} == {2, 3}
+    assert {len(hit.rankings) for hit in hits} == {2, 4}
     assert len(alone["vectors"]) == 100 < sum("vectors" in hit.rankings for hit in hits)  # the first count
     for wrong, message in (
         ({"retrievers": ["words"]}, "words"),
@@ -146,33 +143,33 @@ def test_fusion_is_that_of_the_scores_around_their_mean(tmp_path):
         ({"rerank_top": -1}, "rerank_top"),
     ):
         with pytest.raises(BertJaxError, match=message):
-            opened(tmp_path / "index").search("w1", **wrong)
+            open_with_encoders(tmp_path / "index").search("w1", **wrong)
 
 
 def test_an_open_index_goes_on_while_documents_come_and_go(tmp_path):
     path = tmp_path / "index"
     change_index(path, [random_document(f"a{n}", random.Random(n)) for n in range(20)])
-    reader = opened(path)
+    reader = open_with_encoders(path)
     before = asked(reader)
     change_index(path, [random_document(f"b{n}", random.Random(n)) for n in range(20)], ["a1"], compact=True)
     assert not (path / "segments/000001").exists() and asked(reader) == before
     reader.refresh()
-    assert asked(reader) == asked(opened(path)) != before
+    assert asked(reader) == asked(open_with_encoders(path)) != before
     assert len(reader) == 39
 
 
 def test_refreshing_forgets_the_encoder_of_another_model(tmp_path):
     path, documents = tmp_path / "index", [random_document("a", random.Random(0))]
     change_index(path, documents)
-    reader = opened(path)
+    reader = open_with_encoders(path)
     reader.refresh()
-    assert reader.encoder is QueryEncoder
+    assert reader.encoders
     shutil.rmtree(path)
     change_index(
         path, documents, settings=replace(INDEX_SETTINGS, model=replace(MODEL_FACTS, fingerprint="other"))
     )
     reader.refresh()
-    assert "encoder" not in vars(reader)
+    assert not reader.encoders
 
 
 def test_a_reader_goes_on_when_a_writer_removes_the_segment_that_it_opens(tmp_path, monkeypatch):
@@ -198,7 +195,7 @@ from bert_jax.search import cache, index_manifest
 from tests.support import indexes
 cache.tokens_per_batch = lambda: 8
 KILLS = {
-    "encode": (indexes, "hashed_vectors", 4),
+    "encode": (indexes, "sparse_rows", 4),
     "commit": (index_manifest, "write_index_manifest", 1),
 }
 
@@ -247,14 +244,18 @@ def test_killed_it_resumes_to_the_same_bytes(tmp_path):
         shutil.copytree(tmp_path / "before", tmp_path / place)
     run_killed(tmp_path, "whole", *kills)
     for at in kills:
-        assert asked(opened(tmp_path / at, verify=True)) == asked(opened(tmp_path / "before"))
+        assert asked(open_with_encoders(tmp_path / at, verify=True)) == asked(
+            open_with_encoders(tmp_path / "before")
+        )
         assert any((tmp_path / at / "building").iterdir())
         (tmp_path / at).rename(tmp_path / f"{at} again")
     run_killed(tmp_path, *(f"{at} again" for at in kills))
     whole = int((tmp_path / "whole.count").read_text())
     for at in kills:
         assert file_contents(tmp_path / f"{at} again") == file_contents(tmp_path / "whole")
-        left = whole - 24 if at == "encode" else 0  # three windows were finished
+        left = (
+            whole - 24 if at == "encode" else 0
+        )  # all vectors and three windows of sparse ones were finished
         assert int((tmp_path / f"{at} again.count").read_text()) == left
 
 
@@ -306,4 +307,4 @@ def test_a_second_writer_is_refused_and_what_is_not_there_cannot_be_removed(tmp_
     with pytest.raises(BertJaxError, match="letter.txt"):
         change_index(tmp_path / "mine", [random_document("b", random.Random(1))])
     change_index(path, remove=["a"])
-    assert len(Index.open(path)) == 0 and asked(opened(path)) == [[[]] * 5] * 3
+    assert len(Index.open(path)) == 0 and asked(open_with_encoders(path)) == [[[]] * 5] * 4

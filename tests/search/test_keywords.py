@@ -11,13 +11,13 @@ from bert_jax.search.segment_files import SegmentFiles
 def scores(folder, texts: list[str], language: str | None, query: str) -> list[float]:
     keywords.build_postings(folder, texts, language)
     search = KeywordSearch([(keywords.open_postings(SegmentFiles(folder), len(texts)), None)], language)
-    (found,) = search.score_passages(search.weight_query(query))
+    (found,) = search.weight_query(query).score_passages([len(texts)])
     return found.tolist()
 
 
 def test_a_count_beyond_its_type_is_the_highest_of_the_type(tmp_path):
     keywords.build_postings(tmp_path, ["ab " * 70_000, "ab"], None)
-    assert np.load(tmp_path / keywords.FREQUENCIES).tolist() == [65_535, 1]
+    assert np.load(tmp_path / keywords.FILES.numbers).tolist() == [65_535, 1]
 
 
 @pytest.mark.parametrize(
@@ -44,6 +44,6 @@ def test_stems_are_counted_as_words_are(tmp_path, monkeypatch):
     plain = ["cat and cat", "The cat ran.", "dog", "A dog, two dog."]
     assert by_stems == scores(tmp_path / "words", plain, None, "cat dog") and all(by_stems)
     search = KeywordSearch([(keywords.open_postings(SegmentFiles(tmp_path / "stems"), 4), None)], "english")
-    added = search.weight_query("Cats and a cat, dogs").word_scores(0, 0)
+    added = search.weight_query("Cats and a cat, dogs").explain(0, 0)
     assert [*added] == ["cats"]  # the first of the query's words with this stem
-    assert added["cats"] == pytest.approx(2 * search.weight_query("cat").word_scores(0, 0)["cat"])
+    assert added["cats"] == pytest.approx(2 * search.weight_query("cat").explain(0, 0)["cat"])

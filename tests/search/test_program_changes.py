@@ -12,6 +12,7 @@ import bert_jax
 from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
 from bert_jax.inference.runner import Runner
+from bert_jax.search.index_manifest import DENSE_ROWS
 from tests.support.indexes import file_contents
 from tests.support.small_models import write_model
 
@@ -62,7 +63,7 @@ def test_loaded_models_serve_an_index_that_can_be_opened_without_them(tmp_path, 
     monkeypatch.setattr(Runner, "run", outputs_by_tokens)
     monkeypatch.chdir("/")  # its directory is known by its whole path
     index = bert_jax.Index.build(TEXTS, tmp_path / "index", model=copy.deepcopy(embedder))
-    assert index.add(["a cat"]).encoded == 1 and index.encoder.model is index.model
+    assert index.add(["a cat"]).encoded == 1 and index.encoder_of(DENSE_ROWS).model is index.model
     again = bert_jax.Index.open(tmp_path / "index", embedder)
     hits = bert_jax.Index.open(tmp_path / "index").search("a cat", reranker=tmp_path / "judge")
     assert hits == again.search("a cat", reranker=judge.with_params(judge.params))

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.hostile.outcomes import outcome
-from tests.serve.hostile_heads import GOOD
+from tests.serve.hostile_heads import EMBED, GOOD
 from tests.serve.processes import RunningServer, start_server
-from tests.serve.raw_client import RawConnection, ask, head, is_refused
+from tests.serve.raw_client import RawConnection, ask, head, is_refused, post
 from tests.support.served_models import arguments
 
 pytestmark = [pytest.mark.slow, pytest.mark.ci]
@@ -53,6 +53,26 @@ def test_a_second_server_on_the_port_is_refused_in_one_line(model, server):
     assert refused.code == 1 and f"cannot listen on 127.0.0.1 port {server.port}" in refused.stderr, refused
     assert len(refused.stderr.splitlines()) == 1
     assert ask(server.port, GOOD).status == 200
+
+
+def test_a_server_that_is_starting_says_so(monkeypatch):
+    """Also to a client that sends much, or nothing."""
+    from bert_jax.serve.starting import StartingAnswers
+    from bert_jax.serve.workers import bind
+
+    monkeypatch.setattr("bert_jax.serve.starting.PATIENCE", 0.1)
+    with bind("127.0.0.1", 0) as listener:
+        port = listener.getsockname()[1]
+        with StartingAnswers(listener):
+            silent = RawConnection(port)
+            for request in (head("GET", "/health"), GOOD, post(EMBED, {"inputs": ["cat"] * 50_000})):
+                answer = ask(port, request)
+                assert answer.status == 503 and b'"starting"' in answer.body
+        late = RawConnection(port)
+        late.send(GOOD)
+        connections = [listener.accept()[0] for _ in range(1)]
+        assert connections[0].recv(10) == GOOD[:10], "what comes later is left to the server"
+    assert silent
 
 
 def test_a_server_that_compiles_has_its_port_already(model, server):

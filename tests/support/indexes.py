@@ -1,19 +1,25 @@
-"""Small indexes of random documents, whose vectors are made of hashes."""
+"""Small indexes of random documents, whose dense and sparse vectors are made of hashes."""
 
 import random
+import re
+from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
 
+from bert_jax.inference.computations import SparseVector
 from bert_jax.search.documents import Document
-from bert_jax.search.index_manifest import IndexedModel, IndexManifest
+from bert_jax.search.index import Index
+from bert_jax.search.index_manifest import DENSE_ROWS, SPARSE_ROWS, IndexedModel, IndexManifest
 from bert_jax.search.index_writer import open_writer
 from bert_jax.search.passages import PassageCutter, WordCounter
+from bert_jax.search.sparse import pack_rows
 
-VECTOR_WIDTH = 16
+VECTOR_WIDTH, VOCABULARY, ACTIVE = 16, 61, 40
 MODEL_FACTS = IndexedModel("", "", "", "mean", True, "", "", 64, VECTOR_WIDTH)
-INDEX_SETTINGS = IndexManifest(MODEL_FACTS, passage_tokens=12, overlap=3)
+SPARSE_FACTS = IndexedModel("", "", "", "max", False, "", "", 64, VOCABULARY, ACTIVE)
+INDEX_SETTINGS = IndexManifest(MODEL_FACTS, passage_tokens=12, overlap=3, sparse_model=SPARSE_FACTS)
 DOCUMENT_WORDS = [f"w{n}" for n in range(60)]
 
 
@@ -22,6 +28,20 @@ def hashed_vectors(texts: list[str]) -> np.ndarray:
     seeds = [int.from_bytes(blake2b(text.encode(), digest_size=2).digest()) % 5000 for text in texts]
     vectors = np.stack([np.random.default_rng(seed).normal(size=VECTOR_WIDTH) for seed in seeds])
     return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+
+
+def sparse_vectors(texts: list[str]) -> list[SparseVector]:
+    """A weight for each of DOCUMENT_WORDS in a text; more for a word that comes often."""
+    vectors = []
+    for text in texts:
+        numbers = [int(number) for number in re.findall(r"w(\d+)", text.lower())]
+        tokens, counts = np.unique(np.array(numbers, np.int32), return_counts=True)
+        vectors.append(SparseVector(tokens, (np.log1p(counts) * (1 + tokens / 7)).astype(np.float32)))
+    return vectors
+
+
+def sparse_rows(texts: list[str]) -> np.ndarray:
+    return pack_rows(sparse_vectors(texts), ACTIVE)
 
 
 def random_document(name: str, rng: random.Random) -> Document:
@@ -38,7 +58,7 @@ def change_index(path, documents=(), remove=(), compact=False, settings=INDEX_SE
             writer.add_documents(
                 documents,
                 PassageCutter(WordCounter(), settings.passage_tokens, settings.overlap),
-                hashed_vectors,
+                {DENSE_ROWS: hashed_vectors, SPARSE_ROWS: sparse_rows},
             )
         if compact:
             writer.compact(settings)
@@ -49,6 +69,19 @@ class QueryEncoder:
     """Stands in for a model."""
 
     encode_queries = staticmethod(hashed_vectors)
+
+
+class SparseQueryEncoder:
+    @staticmethod
+    def encode_queries(texts: list[str]) -> Iterator[tuple[SparseVector, list[str]]]:
+        for vector in sparse_vectors(texts):
+            yield vector, [f"w{token}" for token in vector.ids]
+
+
+def open_with_encoders(path, **how) -> Index:
+    index = Index.open(path, **how)
+    index.encoders |= {DENSE_ROWS: QueryEncoder, SPARSE_ROWS: SparseQueryEncoder}
+    return index
 
 
 def file_contents(folder: Path) -> dict[str, bytes]:

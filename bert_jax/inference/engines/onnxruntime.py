@@ -50,8 +50,7 @@ class OnnxRuntimeEngine:
     @classmethod
     def open_directory(cls, path, dtype: str, **settings: Any) -> ModelDirectory:
         require_packages(f"the engine {cls.name}", cls.name)
-        if changed := [key for key, value in settings.items() if value != UNUSED[key]]:
-            raise BertJaxError(f"{changed[0]}={settings[changed[0]]!r} is for the engine jax; leave it out")
+        refuse_settings(settings)
         directory = ModelDirectory.open(path, has_weights=False)
         return replace(directory, onnx_file=find_onnx_file(directory.path, dtype))
 
@@ -129,11 +128,7 @@ class OnnxRuntimeEngine:
         if wanted.pooling == POOLER:
             raise BertJaxError(f'pooling="{POOLER}" is not computed by the engine {self.name}; use jax')
         vectors = pooled(self.run(batch, HIDDEN_STATES)[0], batch["attention_mask"], wanted.pooling)
-        if wanted.projection:
-            dense = self.beside[PROJECTION]
-            vectors = vectors @ dense["kernel"] + dense.get("bias", 0)
-            vectors = ACTIVATIONS[wanted.projection.activation](vectors)
-        return normalized(vectors) if wanted.normalize else vectors
+        return finish_vectors(vectors, wanted, self.beside[PROJECTION])
 
     @start.register
     def sparse_vectors(self, wanted: SparseVectors, batch: Batch) -> Any:
@@ -156,6 +151,12 @@ class OnnxRuntimeEngine:
         return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
 
 
+def refuse_settings(settings: dict[str, Any]) -> None:
+    """Refuse settings of JAX's programs."""
+    if changed := [key for key, value in settings.items() if value != UNUSED[key]]:
+        raise BertJaxError(f"{changed[0]}={settings[changed[0]]!r} is for the engine jax; leave it out")
+
+
 def refuse_damage(directory: Path, file: Path) -> None:
     """Raise if an ONNX file, or one of its weights, is not what was exported, but what was copied over it."""
     listed, name = read_hashes(directory) or {}, file.relative_to(directory).as_posix()
@@ -172,6 +173,13 @@ def pooled(states: np.ndarray, attention_mask: np.ndarray, how: str) -> np.ndarr
         return np.where(attention_mask[..., None] > 0, states, np.finfo(np.float32).min).max(1)
     weights = POOLING_WEIGHTS[how](attention_mask.astype(np.float32))
     return (weights[:, None] @ states)[:, 0]
+
+
+def finish_vectors(vectors: np.ndarray, wanted: PooledStates, dense: dict[str, np.ndarray]) -> np.ndarray:
+    """Project pooled states [B, D] and normalize them, as wanted."""
+    if wanted.projection:
+        vectors = ACTIVATIONS[wanted.projection.activation](vectors @ dense["kernel"] + dense.get("bias", 0))
+    return normalized(vectors) if wanted.normalize else vectors
 
 
 def normalized(vectors: np.ndarray) -> np.ndarray:

@@ -18,6 +18,7 @@ from bert_jax.inference.text_vectors import (
 )
 from bert_jax.search.cache import KeyIndex, content_keys
 from bert_jax.search.index import Index
+from bert_jax.search.index_manifest import DENSE_ROWS
 from bert_jax.search.keywords import split_words
 from bert_jax.search.language import detect_language
 from bert_jax.text.truncation import TruncationCounter, windows_advice
@@ -60,7 +61,7 @@ class EvaluatedIndex(EvaluatedEmbedder):
 
     def __init__(self, index: Index, eval_config: EmbedderEvalConfig):
         self.name, self.eval_config, self.index = str(index.path), eval_config, index
-        self.model = index.encoder.model
+        self.model = index.encoder_of(DENSE_ROWS).model
 
     def encode_texts(
         self, texts: Sequence[str], noun: str = "texts", prompts: Sequence[str] = ()
