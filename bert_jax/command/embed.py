@@ -40,38 +40,22 @@ def embed(args):
     from bert_jax.inference.engine import open_directory
 
     cluster, directory = cluster_options(args), open_directory(args.model, **engine_of(args))
+    kind, own, others = "dense", "dimensions", ["max_active_dims"]
     if directory.layout.sparse:
-        embed_sparse(args, cluster, directory)
-        return
-    if given := given_flags(args, ("max_active_dims",)):
-        raise BertJaxError(
-            f"{given[0]} is for sparse vectors; leave it out, because {args.model} gives dense ones"
-        )
-    settings = {"prompt": args.prompt, "dimensions": args.dimensions, "long_texts": args.long_texts}
+        kind, own, others = "sparse", "max_active_dims", ["dimensions", "quantize"]
+    if given := given_flags(args, others):
+        raise BertJaxError(f"{given[0]} is not for {kind} vectors, which {args.model} gives; leave it out")
+    settings = {"prompt": args.prompt, "long_texts": args.long_texts, own: getattr(args, own)}
     if cluster:
         from bert_jax.cluster.embed_shards import EmbedShards
 
-        own = {"pipeline": settings, "column": args.text, "quantize": args.quantize}
-        write_on_cluster(args, cluster, EmbedShards, **own)
+        if kind == "sparse" and args.format == "npy":
+            raise BertJaxError("sparse vectors are written as Parquet; leave --format out")
+        args.format = args.format or ("parquet" if kind == "sparse" else None)
+        write_on_cluster(
+            args, cluster, EmbedShards, pipeline=settings, column=args.text, quantize=args.quantize
+        )
         return
     from bert_jax.search.embed_file import write_vectors
 
     write_vectors(directory, settings, args.input, args.text, args.output, args.quantize)
-
-
-def embed_sparse(args, cluster, directory) -> None:
-    if given := given_flags(args, ("dimensions", "quantize")):
-        raise BertJaxError(
-            f"{given[0]} is for dense vectors; leave it out, because {args.model} gives sparse ones"
-        )
-    settings = {"prompt": args.prompt, "max_active_dims": args.max_active_dims, "long_texts": args.long_texts}
-    if cluster:
-        from bert_jax.cluster.embed_sparse_shards import EmbedSparseShards
-
-        if args.format == "npy":
-            raise BertJaxError("sparse vectors are written as Parquet; leave --format out")
-        write_on_cluster(args, cluster, EmbedSparseShards, pipeline=settings, column=args.text)
-        return
-    from bert_jax.search.sparse_file import write_sparse_vectors
-
-    write_sparse_vectors(directory, settings, args.input, args.text, args.output)

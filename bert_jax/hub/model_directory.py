@@ -34,7 +34,7 @@ from bert_jax.hub.directory_heads import (
 from bert_jax.hub.families import find_family, static
 from bert_jax.hub.layout import MODELING_FILE, Layout
 from bert_jax.hub.local_directory import resolve_directory
-from bert_jax.hub.modules_beside import folders_beside, open_beside
+from bert_jax.hub.modules_beside import folders_beside, open_beside, take_beside
 from bert_jax.hub.onnx_files import read_source_fingerprint
 from bert_jax.hub.parameter_mapping import ParameterMapping
 from bert_jax.hub.sentence_transformers import PROJECTION
@@ -369,18 +369,7 @@ def save_model(
         sparse_encoder.write_sparse(directory, layout.sparse, layout.vector_size, tokenizer)
     tensors = layout.to_hf_tensors(params)
     check_weights(tensors)
-    if (
-        tokenizer and layout.has_query_weights
-    ):  # sentence-transformers expects one for each token, not for each row
-        tensors[f"{QUERY_WEIGHTS}.weight"] = tensors[f"{QUERY_WEIGHTS}.weight"][: tokenizer.size]
-    beside = {
-        folder: {
-            name[len(prefix) + 1 :]: tensors.pop(name)
-            for name in list(tensors)
-            if name.startswith(f"{prefix}.")
-        }
-        for prefix, folder in folders_beside(directory).items()
-    }
+    beside = take_beside(tensors, directory, tokenizer.size if tokenizer else None)
     if adapter:
         own = adapter.to_tensors(layout, tensors)
         check_weights(own)

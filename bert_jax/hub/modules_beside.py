@@ -3,6 +3,8 @@
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+
 from bert_jax.hub import sentence_transformers, sparse_encoder
 from bert_jax.hub.sentence_transformers import PROJECTION, EmbedderSettings
 from bert_jax.hub.sparse_encoder import QUERY_WEIGHTS, SparseSettings
@@ -31,3 +33,17 @@ def open_beside(
         projection = Tensors.from_directory(folders[PROJECTION])
         return projection.renamed(lambda name: (f"{PROJECTION}.{name}",))
     return Tensors({}, {})
+
+
+def take_beside(tensors: dict[str, np.ndarray], directory: Path, tokens: int | None) -> dict[Path, dict]:
+    """Take the tensors of these modules out of those of a model, and return them by the folders to save them in.
+
+    Of the weights of queries, keep those of `tokens`: sentence-transformers refuses any for rows without a token.
+    """
+    beside: dict[Path, dict] = {}
+    for prefix, folder in folders_beside(directory).items():
+        beside[folder] = {}
+        for name in [name for name in tensors if name.startswith(f"{prefix}.")]:
+            taken = tensors.pop(name)
+            beside[folder][name[len(prefix) + 1 :]] = taken[:tokens] if prefix == QUERY_WEIGHTS else taken
+    return beside

@@ -156,17 +156,12 @@ def describe_model(directory, as_json: bool = False) -> str:
 
 
 def embedder_facts(layout: Layout) -> dict | None:
-    if sparse := layout.sparse:
-        return {
-            "dimensions": layout.vector_size, "activation": sparse.activation,
-            "max_active_dims": sparse.max_active_dims, "query_weights": sparse.query_weights, "prompts": sparse.prompts,
-        }  # fmt: skip
-    embedder = layout.embedder
-    if embedder is None:
+    embeds = layout.sparse or layout.embedder
+    if embeds is None:
         return None
-    return {
-        "dimensions": layout.vector_size, "normalize": embedder.normalize, "prompts": embedder.prompts,
-    }  # fmt: skip
+    names = ("normalize", "activation", "max_active_dims", "query_weights", "prompts")
+    kept = {name: getattr(embeds, name) for name in names if hasattr(embeds, name)}
+    return {"dimensions": layout.vector_size, **kept}
 
 
 def describe_embedder(facts: dict | None) -> str:
@@ -174,6 +169,8 @@ def describe_embedder(facts: dict | None) -> str:
 
     >>> describe_embedder({"dimensions": 384, "normalize": True, "prompts": {"query": "query: "}})
     'vectors of 384, normalized; prompts: query "query: "'
+    >>> describe_embedder({"dimensions": 30522, "activation": "relu", "query_weights": True, "prompts": {}})
+    'sparse vectors of 30,522, relu; queries without the network'
     """
     if facts is None:
         return ""

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,8 +19,10 @@ from bert_jax.data.examples.unlabelled_texts import read_unlabelled, split_colum
 from bert_jax.data.npy_writer import npy_writer
 from bert_jax.hub import model_directory as hub
 from bert_jax.hub.model_directory import model_fingerprint
+from bert_jax.inference.computations import SparseVector
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.load import load
+from bert_jax.inference.sparse_vectors import SparsePipeline, stack_vectors
 from bert_jax.inference.streaming import split_into_windows
 from bert_jax.inference.text_vectors import EmbeddingPipeline, embedder_reading
 from bert_jax.search import vector_shards
@@ -30,9 +32,12 @@ from bert_jax.text.input_files import file_extension
 from bert_jax.text.tables import count_rows
 from bert_jax.text.truncation import TruncationCounter, windows_advice
 
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
 SHOWN = 5  # column names in a message
 
-EmbedSettings = dict[str, Any]  # prompt, dimensions and long_texts of `EmbeddingPipeline`
+EmbedSettings = dict[str, Any]  # prompt, long_texts, and dimensions or max_active_dims of `open_pipeline`
 
 
 def write_vectors(
@@ -43,13 +48,14 @@ def write_vectors(
     output: str | None,
     quantize: str | None,
 ) -> None:
-    """Write vectors to standard output, to a .npy file, or to a directory of shards."""
-    is_file = output is not None and output.lower().endswith(".npy")
+    """Write vectors to standard output, to a .npy file, or to a directory of shards; sparse ones to a .npz file."""
+    ending = ".npz" if directory.layout.sparse else ".npy"
+    is_file = output is not None and output.lower().endswith(ending)
     check_output(output, is_file, quantize, directory)
     refuse_input(output, source)
     texts = read_texts(source, column)
     model = load(directory)
-    EmbeddingPipeline(model, **settings)  # refuses wrong settings before anything is written
+    open_pipeline(model, **settings)  # refuses wrong settings before anything is written
     truncated = TruncationCounter(embedder_reading(model).max_length)
     count, clipped, is_new = 0, 0, False
     with Progress("texts", count_rows(source)) as progress:
@@ -60,17 +66,20 @@ def write_vectors(
                 count += 1
                 yield text
 
-        def compute(some: Iterable[str], truncated: TruncationCounter) -> Iterator[np.ndarray]:
-            """Yield the vectors [N, D] of each window; for any output, no window crosses a shard's boundary."""
+        def compute(some: Iterable[str], truncated: TruncationCounter) -> Iterator[Any]:
+            """Yield the vectors of each window; for any output, no window crosses a shard's boundary."""
             nonlocal is_new
             is_new = True
-            for _, vectors in embed_windows(EmbeddingPipeline(model, **settings, truncated=truncated), some):
+            for _, vectors in embed_windows(open_pipeline(model, **settings, truncated=truncated), some):
                 yield vectors
                 progress.reach(count)  # includes the texts of shards that exist already
 
         if output is None:
             for vector in chain.from_iterable(compute(given(), truncated)):
-                print(to_json([round(float(x), 7) for x in vector]))
+                print(to_json(round_numbers(vector)))
+        elif model.layout.sparse:
+            vectors = chain.from_iterable(compute(given(), truncated))
+            write_npz_file(Path(output), stack_vectors([*vectors], model.layout.vector_size))
         elif is_file:
             quantizer = Quantizer(quantize, vector_shards.TEXTS_PER_SHARD)
             write_npy_file(Path(output), compute(given(), truncated), quantizer, source)
@@ -81,8 +90,8 @@ def write_vectors(
             truncated, clipped = facts.truncations(), facts.clipped
     if output is not None:
         read, unread = describe_column(source, column)
-        vectors, done = pluralize(truncated.texts, "vector"), "" if is_new else "; it was complete already"
-        print(f"{vectors}{read} in {output}{done}{unread}{describe_clipped(clipped)}", file=sys.stderr)
+        number, done = pluralize(truncated.texts, "vector"), "" if is_new else "; it was complete already"
+        print(f"{number}{read} in {output}{done}{unread}{describe_clipped(clipped)}", file=sys.stderr)
     if truncated.truncated:
         warn_caller(truncated.notice(windows_advice()))
 
@@ -95,8 +104,15 @@ def read_texts(source: str, column: str) -> Iterator[str]:
     return texts
 
 
-def embed_windows(embed: EmbeddingPipeline, texts: Iterable[str]) -> Iterator[tuple[list[str], np.ndarray]]:
-    """Yield texts and their vectors [N, D], window by window, none of which crosses a shard's boundary."""
+def open_pipeline(model: Encoder, **settings: Any) -> EmbeddingPipeline | SparsePipeline:
+    """Return what computes the vectors of a model, dense or sparse."""
+    return (SparsePipeline if model.layout.sparse else EmbeddingPipeline)(model, **settings)
+
+
+def embed_windows(
+    embed: EmbeddingPipeline | SparsePipeline, texts: Iterable[str]
+) -> Iterator[tuple[list[str], Any]]:
+    """Yield texts and their vectors, window by window, none of which crosses a shard's boundary."""
     for part in vector_shards.split_texts(texts, vector_shards.TEXTS_PER_SHARD):
         for window in split_into_windows(part):
             yield window, embed(window)
@@ -107,21 +123,31 @@ def check_output(
 ) -> None:
     if output is None and quantize:
         raise BertJaxError("--quantize needs an --output; leave it out to print vectors")
-    if output is None:
-        refuse_terminal()
+    if output is None and sys.stdout.isatty():
+        raise BertJaxError(
+            "vectors are not printed on a terminal; give --output, or redirect them to a pipe or a file"
+        )
     if output is None or is_file:
         return
+    if directory.layout.sparse:
+        raise BertJaxError(f"--output {output} should end in .npz, because {directory} gives sparse vectors")
     if file_extension(output) in (*tables.TABLE_EXTENSIONS, ".npz"):
         raise BertJaxError(f"--output {output} should end in .npy, or be the name of a directory")
     if Path(output).resolve().is_relative_to(directory.path.resolve()):
         raise BertJaxError(f"{output} is in the model's directory; name one elsewhere")
 
 
-def refuse_terminal() -> None:
-    if sys.stdout.isatty():
-        raise BertJaxError(
-            "vectors are not printed on a terminal; give --output, or redirect them to a pipe or a file"
-        )
+def round_numbers(vector: np.ndarray | SparseVector) -> list[float] | dict[str, Any]:
+    if isinstance(vector, SparseVector):
+        return {"indices": vector.ids.tolist(), "values": round_numbers(vector.weights)}
+    return [round(float(x), 7) for x in vector]
+
+
+def write_npz_file(path: Path, vectors: "csr_array") -> None:
+    from scipy.sparse import save_npz
+
+    with atomic_file(path) as new, open(new, "wb") as file:
+        save_npz(file, vectors)
 
 
 def write_npy_file(path: Path, parts: Iterator[np.ndarray], quantizer: Quantizer, source: str) -> None:

@@ -12,7 +12,6 @@ from pyarrow import parquet
 import bert_jax
 from bert_jax.cluster import predict_shards
 from bert_jax.cluster.embed_shards import EmbedShards
-from bert_jax.cluster.embed_sparse_shards import EmbedSparseShards
 from bert_jax.cluster.predict_shards import PredictShards
 from bert_jax.cluster.worker import THREADS, Refusal, ShardResult, Worker, list_versions
 from bert_jax.data.examples.columns import ExampleColumns
@@ -153,8 +152,8 @@ def test_vectors_as_parquet_and_their_keys(worker, model, tmp_path):
 def test_sparse_vectors_as_parquet(worker, tmp_path):
     write_model(tmp_path / "model", heads=("mlm",), pooler=False, sparse=SparseSettings())
     settings = {"prompt": None, "max_active_dims": 2, "long_texts": "truncate"}
-    own = {"engine": ENGINE, "pipeline": settings, "column": ""}
-    work = EmbedSparseShards.from_model(str(tmp_path / "model"), None, str(tmp_path / "out"), **own)
+    own = {"engine": ENGINE, "pipeline": settings, "column": "", "quantize": None}
+    work = EmbedShards.from_model(str(tmp_path / "model"), "parquet", str(tmp_path / "out"), **own)
     (shard,) = list_shards(write_jsonl(tmp_path / "in.jsonl", [{"text": text} for text in SMALL_TEXTS]))
     with work.folder.opened():
         assert worker.open(work, list_versions()) is None

@@ -126,11 +126,11 @@ def test_sparse_vectors_are_one_array_or_lines(embed, tmp_path, capsys):
             ["--output", "made.npy"],
             "--output made.npy should end in .npz, because sparse gives sparse vectors",
         ),
-        (["--dimensions", 3], "--dimensions is for dense vectors"),
-        (["--quantize", "int8"], "--quantize is for dense vectors"),
+        (["--dimensions", 3], "--dimensions is not for sparse vectors, which sparse gives"),
+        (["--quantize", "int8"], "--quantize is not for sparse vectors"),
     ):
         assert message in embed(*given, *flags, directory="sparse", code=1)
-    assert "--max-active-dims is for sparse vectors" in embed(*given, "--output", "made.npy", code=1)
+    assert "--max-active-dims is not for dense vectors" in embed(*given, "--output", "made.npy", code=1)
 
 
 def test_hidden_files_are_no_part_of_a_model(model, tmp_path):
