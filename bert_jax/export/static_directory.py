@@ -47,7 +47,9 @@ def export_static(source, output, dimensions: int | None = None) -> str:
     rows = np.zeros((model.tokenizer.size, components.shape[1]), np.float32)
     rows[ids] = components * zipf_weights(len(ids))[:, None]
     family = FAMILIES["static"]
-    config = family.read_config({"vocab_size": len(rows), "hidden_dim": rows.shape[1], "max_length": LONGEST}, source)
+    config = family.read_config(
+        {"vocab_size": len(rows), "hidden_dim": rows.shape[1], "max_length": LONGEST}, source
+    )
     settings = EmbedderSettings(is_static=True, max_length=LONGEST)
     layout = Layout(config, family, pooler=False, embedder=settings)
     with atomic_model_directory(output) as new:
@@ -64,7 +66,9 @@ def token_vectors(model: Embedder, ids: list[int]) -> np.ndarray:
     wanted = PooledStates(embedder.pooling, projection=embedder.projection)
     encodings = [template.fill(([i], [(0, 0)]), None) for i in ids]
     parts = [encodings[i : i + AT_ONCE] for i in range(0, len(encodings), AT_ONCE)]
-    return np.concatenate([model.run(part, wanted) for part in track(parts, "parts", "embedding the vocabulary")])
+    return np.concatenate(
+        [model.run(part, wanted) for part in track(parts, "parts", "embedding the vocabulary")]
+    )
 
 
 def principal_components(vectors: np.ndarray, count: int) -> tuple[np.ndarray, float]:
@@ -73,7 +77,9 @@ def principal_components(vectors: np.ndarray, count: int) -> tuple[np.ndarray, f
     variances, axes = np.linalg.eigh(centred.T @ centred)
     components = centred @ axes[:, ::-1][:, :count]
     largest = np.abs(components).argmax(0)
-    components *= np.sign(np.take_along_axis(components, largest[None], 0))  # else a library chooses the signs
+    components *= np.sign(
+        np.take_along_axis(components, largest[None], 0)
+    )  # else a library chooses the signs
     return components, variances[::-1][:count].sum() / variances.sum()
 
 

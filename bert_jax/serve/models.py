@@ -299,7 +299,8 @@ class ServedIndex(ServedModel):
 
 # The name of a model's class -> what it is served as.
 SERVED: dict[str, type[ServedModel]] = {
-    "Embedder": ServedEmbedder, "Reranker": ServedReranker, "Classifier": ServedClassifier, "Tagger": ServedTagger,
+    "Embedder": ServedEmbedder, "StaticEmbedder": ServedEmbedder, "Reranker": ServedReranker,
+    "Classifier": ServedClassifier, "Tagger": ServedTagger,
     "QuestionAnswerer": ServedQuestionAnswerer, "MaskedLM": ServedMaskedLM, "Index": ServedIndex,
 }  # fmt: skip
 

@@ -150,7 +150,9 @@ def test_the_unknown_token_of_sentencepiece_is_left_out(tmp_path):
 
     pieces = [("<pad>", 0.0), ("a", -1.0), ("b", -2.0), ("<unk>", 0.0)]
     rust = Tokenizer(models.Unigram(pieces, unk_id=3, byte_fallback=False))
-    model = bert_jax.load(write_model2vec(tmp_path / "model", {"embeddings": ROWS[:4]}, rust, normalize=False))
+    model = bert_jax.load(
+        write_model2vec(tmp_path / "model", {"embeddings": ROWS[:4]}, rust, normalize=False)
+    )
     assert np.abs(model.encode("abz") - ROWS[1:3].mean(0)).max() <= 1e-6
 
 
@@ -182,4 +184,4 @@ def test_the_engine_numpy_is_for_static_embeddings(tmp_path):
         with pytest.raises(BertJaxError, match="numpy computes in float32|is for the engine jax"):
             bert_jax.load(static, **given)
     with pytest.raises(BertJaxError, match="takes the mean, not pooling=max"):
-        bert_jax.StaticEmbedder.load(static, pooling="max").save(tmp_path / "saved")
+        bert_jax.Embedder.load(static, pooling="max").save(tmp_path / "saved")

@@ -18,8 +18,8 @@ STATIC_TEXTS = [
 ]
 
 
-def small_tokenizer(max_length=None) -> Tokenizer:
-    ids = {word: i for i, word in enumerate(WORDS)}
+def small_tokenizer(words=WORDS, max_length=None) -> Tokenizer:
+    ids = {word: i for i, word in enumerate(words)}
     rust = Tokenizer(models.WordPiece(ids, unk_token="[UNK]"))
     rust.normalizer, rust.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
     if max_length:
