@@ -15,7 +15,6 @@ from bert_jax.text.truncation import TruncationCounter
 from tests.support.processes import run_process
 from tests.support.static_models import (
     STATIC_TEXTS,
-    UNKNOWN,
     WORDS,
     model2vec_vectors,
     small_rows,
