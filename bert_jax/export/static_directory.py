@@ -87,7 +87,7 @@ def zipf_weights(count: int) -> np.ndarray:
     """Return the weights of tokens by their rank.
 
     >>> zipf_weights(30_000)[[0, 9, 999, -1]].round(2).tolist()
-    [0.0, 0.01, 0.49, 0.97]
+    [0.0, 0.01, 0.5, 0.97]
     """
     shares = 1 / np.arange(2, count + 2)
     return COMMON / (COMMON + shares / shares.sum())

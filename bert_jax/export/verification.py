@@ -66,7 +66,7 @@ def measure_difference(model: Encoder, session: Session) -> Difference:
             for number, row in zip(numbers, values, strict=True):
                 ours = expected[name][number].astype(np.float64)
                 difference = row[: len(ours)] - ours
-                largest = max(largest, np.abs(difference).max())
+                largest = max(largest, np.abs(difference).max(initial=0))
                 squares, differences = (
                     squares + np.square(ours).sum(),
                     differences + np.square(difference).sum(),

@@ -1,6 +1,7 @@
 """Static embeddings: the vector of a text is the mean of its tokens' vectors."""
 
 from collections.abc import Sequence
+from typing import Any, Self
 
 import numpy as np
 
@@ -23,6 +24,11 @@ class StaticEmbedder(Embedder):
     @classmethod
     def accepts(cls, layout: Layout) -> bool:
         return layout.embedder is not None and layout.embedder.is_static
+
+    @classmethod
+    def load(cls, path, **settings: Any) -> Self:
+        """Open static embeddings; `settings` are those of `Encoder.load`."""
+        return super(Embedder, cls).load(path, **settings)
 
     def _run(
         self,

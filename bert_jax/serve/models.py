@@ -335,9 +335,9 @@ class ServedIndex(ServedModel):
 
 # The name of a model's class -> what it is served as.
 SERVED: dict[str, type[ServedModel]] = {
-    "Embedder": ServedEmbedder, "SparseEmbedder": ServedSparseEmbedder, "Reranker": ServedReranker,
-    "Classifier": ServedClassifier, "Tagger": ServedTagger, "QuestionAnswerer": ServedQuestionAnswerer,
-    "MaskedLM": ServedMaskedLM, "Index": ServedIndex,
+    "Embedder": ServedEmbedder, "StaticEmbedder": ServedEmbedder, "SparseEmbedder": ServedSparseEmbedder,
+    "Reranker": ServedReranker, "Classifier": ServedClassifier, "Tagger": ServedTagger,
+    "QuestionAnswerer": ServedQuestionAnswerer, "MaskedLM": ServedMaskedLM, "Index": ServedIndex,
 }  # fmt: skip
 
 

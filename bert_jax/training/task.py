@@ -151,10 +151,10 @@ class Task:
         raise self.missing_member("features")
 
     def flops(self, rows: int, length: int) -> float:
-        """The FLOPs of a step, forward and backward; of the layers only, because a head costs little."""
-        return (
-            3 * self.layout.config.num_hidden_layers * layer_flops(self.layout.config, rows * length, length)
-        )
+        """The FLOPs of a step, forward and backward; of the layers only, because a head costs little. Without layers,
+        those of one: times are estimated in proportion to them."""
+        layers = max(self.layout.config.num_hidden_layers, 1)
+        return 3 * layers * layer_flops(self.layout.config, rows * length, length)
 
     def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
         """The losses; the step minimises the sum of their means. Weights depend on the batch, never on the outputs.

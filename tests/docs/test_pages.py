@@ -108,7 +108,18 @@ LITTLE = {
 # No later command opens the models of these runs: their config and data are read, and the tests of their tasks train.
 NOT_OPENED = {
     f"runs/{name}"
-    for name in ("half", "taught", "continued", "base-gpu", "alibi", "topics", "stars", "faster", "sharper", "sparse")
+    for name in (
+        "half",
+        "taught",
+        "continued",
+        "base-gpu",
+        "alibi",
+        "topics",
+        "stars",
+        "faster",
+        "sharper",
+        "sparse",
+    )
 }
 # Nor are these: a run of the same kind takes the place of theirs.
 SAME_KIND = {"runs/base": "runs/tiny", "runs/alike": "runs/search", "runs/docs": "runs/search"}

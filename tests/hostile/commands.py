@@ -104,6 +104,9 @@ RIGHT = {
         "export", "--format", "onnx", "--quantize", "auto", "--data", "{root}/labelled.jsonl", "--output", "{out}/made",
         "{root}/classifier",
     ],
+    "export static": [
+        "export", "--format", "static", "--dimensions", "3", "--output", "{out}/made", "{root}/masked",
+    ],
     "info": ["info", "{root}/masked"],
     "import": ["import", "{root}/masked", "{out}/made"],
     "fill-mask": ["fill-mask", "--model", "{root}/masked", "w1 [MASK] w2"],

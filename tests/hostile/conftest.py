@@ -3,6 +3,7 @@ import json
 import pytest
 
 import bert_jax
+from bert_jax.export.static_directory import export_static
 from bert_jax.hub.sentence_transformers import CROSS_ENCODER, EmbedderSettings, write_embedder
 from bert_jax.hub.sparse_encoder import SparseSettings
 from tests.hostile import material
@@ -41,6 +42,8 @@ def models(small, tmp_path_factory):
         "mlm": small / "masked",
     }
     write_embedder(paths["embed"], EmbedderSettings(prompts={"query": "w1 ", "document": "w2 "}), 32)
+    export_static(paths["embed"], root / "static")
+    paths["static"] = root / "static"
     for name, keys in {
         "rank": CROSS_ENCODER, "labels": {"problem_type": "multi_label_classification"},
     }.items():  # fmt: skip

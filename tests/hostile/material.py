@@ -24,7 +24,7 @@ LABELS = ("no", "yes")
 CLASSES = {
     "tag": bert_jax.Tagger, "answer": bert_jax.QuestionAnswerer, "classify": bert_jax.Classifier,
     "labels": bert_jax.Classifier, "number": bert_jax.Classifier, "rank": bert_jax.Reranker,
-    "embed": bert_jax.Embedder, "plain": bert_jax.Encoder, "mlm": bert_jax.MaskedLM,
+    "embed": bert_jax.Embedder, "static": bert_jax.StaticEmbedder, "plain": bert_jax.Encoder, "mlm": bert_jax.MaskedLM,
     "sparse": bert_jax.SparseEmbedder,
 }  # fmt: skip
 OPENS_TOO = {

@@ -57,6 +57,7 @@ CALLS = (
         mlm.tokenizer.encode(WRONG)  # 21
         plain.encode(WRONG)  # 21
         embed.encode(WRONG)  # 21
+        static.encode(WRONG)  # 21
         embed.similarity(['w1'], WRONG)  # 21
         sparse.encode(WRONG)  # 21
         sparse.encode_query(WRONG)  # 21

@@ -63,6 +63,8 @@ OVER: dict[str, tuple[str, list[str]]] = {
         "exported", ["export", "{root}/masked", "--format", "onnx", "--output", "{out}"]),
     "export --output, ONNX over a model": (
         "classifier", ["export", "{root}/masked", "--format", "onnx", "--output", "{out}"]),
+    "export --output, static over a model": (
+        "classifier", ["export", "{root}/masked", "--format", "static", "--output", "{out}"]),
     "import destination": ("classifier", ["import", "{root}/masked", "{out}"]),
     "evaluate --report": ("report", report(*OF_MODEL)),
     "evaluate --report, of two": (
@@ -202,6 +204,7 @@ def spellings(folder: Path, link: Path) -> list[str]:
     [
         ("run", ["export", "{place}", "--output", "{out}"]),
         ("classifier", ["export", "{place}", "--format", "onnx", "--output", "{out}"]),
+        ("classifier", ["export", "{place}", "--format", "static", "--output", "{out}"]),
         ("classifier", ["import", "{place}", "{out}"]),
     ],
 )

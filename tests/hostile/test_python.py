@@ -46,9 +46,11 @@ def test_an_embedder_with_another_pooling_is_saved_with_it(models, tmp_path):
 @pytest.mark.slow
 def test_texts_at_the_edge_have_results(models):
     """No text, one, a pair, a stream, columns, and texts of nothing that the vocabulary knows."""
-    embed, rank, classify, labels = (models[name] for name in ("embed", "rank", "classify", "labels"))
+    embed, static, rank, classify, labels = (
+        models[name] for name in ("embed", "static", "rank", "classify", "labels")
+    )
     odd = ["", " ", "\0", "\ud800", "é" * 40, "w1\n\tw2"]
-    for method in (embed.encode, embed.encode_query):
+    for method in (embed.encode, embed.encode_query, static.encode):
         assert method([]).shape == (0, 32) and method([], truncate_dim=3).shape == (0, 3)
         assert method("w1").shape == (32,) and method(("w1", "w2")).shape == (2, 32)
         assert np.isfinite(method(odd, show_progress_bar=False)).all()

@@ -90,6 +90,8 @@ CASES = {
         again=False),
     "export --format onnx": Case(lambda small, folder: [
         "export", small / "masked", "--format", "onnx", "--output", folder / "model"], "model", again=False),
+    "export --format static": Case(lambda small, folder: [
+        "export", small / "masked", "--format", "static", "--output", folder / "model"], "model", again=False),
     "import": Case(lambda small, folder: ["import", small / "masked", folder / "model"], "model", again=False),
     "predict": Case(lambda small, folder: [
         "predict", "--model", small / "classifier", "--input", small / "many.txt", "--output", folder / "out.jsonl"],

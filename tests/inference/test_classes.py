@@ -7,6 +7,7 @@ import pytest
 
 import bert_jax
 from bert_jax.core.errors import BertJaxError
+from bert_jax.export.static_directory import export_static
 from bert_jax.hub import model_directory as hub
 from bert_jax.hub.sentence_transformers import CROSS_ENCODER, EmbedderSettings
 from bert_jax.hub.sparse_encoder import SparseSettings
@@ -37,6 +38,7 @@ def directories(tmp_path_factory):
     masked = bert_jax.load(root / "MaskedLM")
     save(root / "SparseEmbedder", masked, sparse=SparseSettings())
     save(root / "Reranker", one, hf_config=one.layout.hf_config | CROSS_ENCODER)
+    export_static(root / "Embedder", root / "StaticEmbedder")
     return {name: root / name for name in CLASSES}
 
 
@@ -56,7 +58,7 @@ def save(path, model, **changes):
 def test_each_class_opens_its_own_directory_and_refuses_others(directories, name, tmp_path):
     model = bert_jax.load(directories[name])
     assert type(model) is CLASSES[name] is getattr(bert_jax, name) and repr(model).startswith(
-        f"<{name} of bert"
+        f"<{name} of {'static' if name == 'StaticEmbedder' else 'bert'}"
     )
     assert type(CLASSES[name].load(directories[name])) is CLASSES[name]
     model.save(tmp_path / "saved")

@@ -183,4 +183,4 @@ def test_the_engine_numpy_is_for_static_embeddings(tmp_path):
         with pytest.raises(BertJaxError, match="numpy computes in float32|is for the engine jax"):
             bert_jax.load(static, **given)
     with pytest.raises(BertJaxError, match="takes the mean, not pooling=max"):
-        bert_jax.StaticEmbedder.load(static, pooling="max").save(tmp_path / "saved")
+        bert_jax.Embedder.load(static, pooling="max").save(tmp_path / "saved")

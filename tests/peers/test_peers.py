@@ -4,6 +4,7 @@ import ast
 
 import pytest
 
+from bert_jax.export.static_directory import export_static
 from tests.peers.trials import TRIALS, read_adapters
 from tests.support.environments import new_environment, run_command
 from tests.support.minilm import MINILM
@@ -18,6 +19,7 @@ VERSIONS = {
     "mteb": "2.26.24",
     "spacy": "3.8.18",
 }
+MODEL2VEC = "0.10.0"
 # What these need beside sentence-transformers, which they do not need here.
 INSTEAD_OF_DEPENDENCIES = {
     "bertopic": ["hdbscan", "umap-learn", "pandas", "plotly", "scikit-learn", "tqdm"],
@@ -48,3 +50,11 @@ def test_a_library_computes_with_our_model(library, environment):
     if needed:
         run_command(*install, "--no-deps", release)
     run_command(environment / "python", "-m", "tests.peers.trials", library, MINILM)
+
+
+@pytest.mark.long
+def test_model2vec_and_we_open_the_static_embeddings_of_the_other(environment, tmp_path):
+    export_static(MINILM, tmp_path / "distilled")
+    run_command(environment / "pip", "install", "--quiet", "-e", ROOT, f"model2vec=={MODEL2VEC}")
+    python = environment / "python"
+    run_command(python, "-m", "tests.peers.model2vec_trial", tmp_path / "distilled", tmp_path)

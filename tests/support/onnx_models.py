@@ -51,6 +51,7 @@ CASES: dict[str, tuple[str, dict]] = {
     "roberta": ("roberta", BERT | {"pad_token_id": 1, "type_vocab_size": 1}),
     "camembert": ("camembert", BERT | {"pad_token_id": 1, "type_vocab_size": 1}),
     "xlm-roberta": ("xlm-roberta", BERT | {"pad_token_id": 1, "type_vocab_size": 1}),
+    "static": ("static", {"vocab_size": 80, "hidden_dim": 32, "max_length": 64}),
     **{name: (name, config | SHORT | ODDITIES.get(name, {})) for name, config in FAMILY_CONFIGS.items()},
     "modernbert, plain": ("modernbert", FAMILY_CONFIGS["modernbert"] | SHORT),
     **{f"deberta-v2, {name}": ("deberta-v2", config | SHORT) for name, config in DEBERTA_V2_CONFIGS.items()},

@@ -18,8 +18,8 @@ STATIC_TEXTS = [
 ]
 
 
-def small_tokenizer(max_length=None) -> Tokenizer:
-    ids = {word: i for i, word in enumerate(WORDS)}
+def small_tokenizer(words=WORDS, max_length=None) -> Tokenizer:
+    ids = {word: i for i, word in enumerate(words)}
     rust = Tokenizer(models.WordPiece(ids, unk_token="[UNK]"))
     rust.normalizer, rust.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
     if max_length:
@@ -27,7 +27,7 @@ def small_tokenizer(max_length=None) -> Tokenizer:
     return rust
 
 
-def small_rows(count=len(WORDS), width=4) -> np.ndarray:
+def small_rows(count=12, width=4) -> np.ndarray:
     return np.random.default_rng(0).normal(size=(count, width)).astype(np.float32)
 
 

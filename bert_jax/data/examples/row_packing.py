@@ -68,7 +68,7 @@ class BatchConfig:
 
         The unit is 12 x width x layers FLOPs: 4 x width per layer and pass, for three passes (the backward pass counts
         as two)."""
-        return self.costs.program / (12 * self.width * self.layers * rows)
+        return self.costs.program / (12 * self.width * max(self.layers, 1) * rows)
 
     def cost(self, lengths: Sequence[int], needed: np.ndarray, counts: np.ndarray) -> float:
         """The cost of one row, summed over all steps: a layer's products with each token, and attention over the row.
