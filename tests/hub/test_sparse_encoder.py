@@ -15,7 +15,7 @@ from bert_jax.hub.model_directory import atomic_model_directory, resolve_directo
 from bert_jax.hub.sparse_encoder import ACTIVATIONS, POOLINGS, SparseSettings, read_sparse
 from bert_jax.inference.sparse_embedder import SparseEmbedder
 from bert_jax.text.tokenizer_directory import open_tokenizer
-from tests.support.cases import long_except
+from tests.support.cases import long_except, mark_long
 from tests.support.families import FAMILY_CONFIGS, family_layout
 from tests.support.small_models import SMALL_TEXTS, load_error, write_model
 from tests.support.vocabularies import SENTENCES, write_sentencepiece
@@ -99,8 +99,8 @@ BERT = {
     ("convention", "family", "config"),
     [
         ("xlm-roberta", "xlm-roberta", BERT | {"type_vocab_size": 1}),
-        ("albert", "albert", FAMILY_CONFIGS["albert"]),
-        ("deberta", "deberta-v2", FAMILY_CONFIGS["deberta-v2"] | {"legacy": False}),
+        mark_long(("albert", "albert", FAMILY_CONFIGS["albert"])),
+        mark_long(("deberta", "deberta-v2", FAMILY_CONFIGS["deberta-v2"] | {"legacy": False})),
     ],
 )
 @pytest.mark.filterwarnings("ignore:.*were truncated|.*was truncated")
