@@ -127,13 +127,14 @@ def describe_probabilities(kind: Kind, calibration: Calibration) -> str:
 def usage(layout: Layout, ours: str, theirs: str) -> str:
     """Return the code of a card: ours and, if it opens the model, that of sentence-transformers."""
     code = f"import bert_jax\nbert_jax.{ours}"
-    opens_elsewhere = layout.family.encoder_in_transformers
+    opens_elsewhere = library(layout) != "bert_jax"
     return f"{code}\n\nfrom sentence_transformers import {theirs}" if opens_elsewhere else code
 
 
 def library(layout: Layout) -> str:
-    """Return the library that opens the model; sentence-transformers does so by transformers."""
-    return "sentence-transformers" if layout.family.encoder_in_transformers else "bert_jax"
+    """Return the library that opens the model; sentence-transformers does so by transformers or, if static, itself."""
+    elsewhere = layout.family.encoder_in_transformers or layout.is_static
+    return "sentence-transformers" if elsewhere else "bert_jax"
 
 
 def embedder_card(

@@ -90,9 +90,13 @@ class Layout:
         return self.sparse is not None and self.sparse.query_weights
 
     @property
+    def is_static(self) -> bool:
+        return self.embedder is not None and self.embedder.is_static
+
+    @property
     def usual_engine(self) -> str:
         """The engine that computes it unless another one is named."""
-        return "numpy" if self.embedder and self.embedder.is_static else "jax"
+        return "numpy" if self.is_static else "jax"
 
     @property
     def vector_size(self) -> int:

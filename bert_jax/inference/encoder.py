@@ -53,7 +53,7 @@ CLASS_HEADS: dict[str, tuple[str, ...]] = {
 def class_name_for(layout: Layout) -> str:
     """Return the name of the class that `bert_jax.load` returns for a model."""
     if layout.embedder:
-        return "StaticEmbedder" if layout.embedder.is_static else "Embedder"
+        return "StaticEmbedder" if layout.is_static else "Embedder"
     if layout.sparse:
         return "SparseEmbedder"
     if layout.is_cross_encoder:

@@ -98,7 +98,7 @@ class EmbeddingPipeline(PromptedPipeline[np.ndarray]):
         return inputs, self.model.run(inputs.rows, self.computation)
 
     def postprocess(self, inputs: ModelInputs, outputs: list) -> np.ndarray:
-        vectors = np.asarray(outputs)
+        vectors = np.stack(outputs)
         if len(vectors) > len(inputs.texts):
             vectors = average_windows(vectors, inputs.parts)
         vectors = vectors[:, : self.dimensions]

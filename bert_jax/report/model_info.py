@@ -60,7 +60,7 @@ def collect_model_facts(directory) -> dict:
     except BertJaxError as error:
         tokenizer_facts = None
         odd.append(str(error))
-    if not layout.family.encoder_in_transformers:
+    if not (layout.family.encoder_in_transformers or layout.is_static):
         odd.append(
             f"transformers has no {layout.family.model_type}, and without the published code it opens these files as "
             "another model, with random parameters; use bert_jax.load"

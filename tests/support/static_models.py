@@ -15,6 +15,7 @@ STATIC_TEXTS = [
     "dog",
     "the cat sat on the mat . " * 20,
     "s" * 100_000,
+    "the" + " " * 40 + "cat",  # of which model2vec reads the characters of few tokens
 ]
 
 
