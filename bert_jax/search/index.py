@@ -242,10 +242,10 @@ class Index:
         cross_encoder = None if reranker is None else self.load_reranker(reranker)
         depth = max(top_k, DEPTH if len(retrievers) > 1 else 0, rerank_top if cross_encoder else 0)
         rank_by = {KEYWORDS: self.rank_keywords, VECTORS: self.rank_vectors, SPARSE: self.rank_sparse}
-        found = zip(*(rank_by[name](queries, depth) for name in retrievers), strict=True)
+        by_query = zip(*(rank_by[name](queries, depth) for name in retrievers), strict=True)
         truncated = TruncationCounter(cross_encoder.config.max_position_embeddings) if cross_encoder else None
         hits = []
-        for text, of_query in zip(queries, found, strict=True):
+        for text, of_query in zip(queries, by_query, strict=True):
             rankings = {name: ranking for name, (ranking, _) in zip(retrievers, of_query, strict=True)}
             terms = {name: query for name, (_, query) in zip(retrievers, of_query, strict=True) if query}
             best = rankings[retrievers[0]]

@@ -63,6 +63,6 @@ def weight_query(
     (postings, which passages are not removed; None: all)."""
     scores = {}
     for token, weight in zip(vector.ids.tolist(), vector.weights, strict=True):
-        found = [postings.find(token, live) for postings, live in segments]
-        scores[token] = [(passages, weight * weights) for passages, weights in found]
+        of_token = [postings.find(token, live) for postings, live in segments]
+        scores[token] = [(passages, weight * weights) for passages, weights in of_token]
     return WeightedQuery(tuple(zip(tokens, scores, strict=True)), scores)
