@@ -37,13 +37,16 @@ class BatchShapes:
     # Texts share rows of at most so many tokens, or as many as one of them needs. 0: each text has its own row.
     shared: int = 0
     devices: int = 1  # each computes as many rows of a batch
-    # The tokens of a batch, if its rows of a length have one count, so that the bits of a row do not depend on the
-    # others. 0: the count varies.
-    fixed: int = 0
+    fixed: int = 0  # the tokens of a batch, if its rows of a length have one count; 0: the count varies
 
     def batch_invariant(self, one_row: bool = False) -> "BatchShapes":
         """Return shapes with which the outputs for a text do not depend on the other texts, to the bit."""
-        return replace(self, shared=0, fixed=1 if one_row else self.tokens // FIXED_SHARE)
+        shapes = self.with_one_count()
+        return replace(shapes, shared=0, fixed=1 if one_row else shapes.fixed)
+
+    def with_one_count(self) -> "BatchShapes":
+        """Return shapes with one row count for each length, which suffices for any texts."""
+        return replace(self, fixed=self.tokens // FIXED_SHARE)
 
     def padded_length(self, length: int, longest: int) -> int:
         """Return the length that a row of `length` tokens is padded to, at most `longest` or `shared`."""
@@ -75,11 +78,10 @@ class BatchShapes:
         ([1, 2, 4, 8, 12], range(1, 4))
         """
         count = self.devices
-        if (
-            self.fixed
-        ):  # a power of two: a product with few columns computes the last of other rows differently
-            return [count << max(0, (self.fixed // (count * length)).bit_length() - 1)]
-        most = max(1, self.tokens // (count * length)) if length > self.shared // 2 else 1
+        most = max(1, (self.fixed or self.tokens) // (count * length)) if length > self.shared // 2 else 1
+        if self.fixed:
+            # A power of two: a product with few columns computes the last of other numbers of rows differently.
+            return [count << most.bit_length() - 1]
         if not self.lengths:
             return range(count, count * most + 1, count)
         return sorted({count << n for n in range(most.bit_length())} | {count * most})

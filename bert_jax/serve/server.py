@@ -6,10 +6,12 @@ import os
 import resource
 import signal
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -22,7 +24,7 @@ from bert_jax.core.progress import track
 from bert_jax.core.terminal import pluralize
 from bert_jax.hub.model_directory import model_fingerprint
 from bert_jax.inference.batching import BatchShapes
-from bert_jax.inference.engine import shapes_for
+from bert_jax.inference.engine import Engine, shapes_for
 from bert_jax.inference.load import load
 from bert_jax.inference.runner import TextPipeline, batch_key
 from bert_jax.inference.warm_up import Program, compute_once
@@ -119,18 +121,17 @@ def serve_models(
     )
     encoders = [model.encoder for model in models.values() if model.encoder]
     engines = [encoder.engine.bank or encoder.engine for encoder in encoders]
-    for engine in {id(engine): engine for engine in engines}.values():
+    engines = list({id(engine): engine for engine in engines}.values())
+    for engine in engines:
         engine.shapes = serving_shapes(engine.shapes)
-    compiled = set[tuple]()
-    for model in models.values() if settings.warms_up else ():
-        compile_pipelines(model, compiled)
-    return_freed_memory()
     settings = replace(
         settings,
         batch_tokens=settings.batch_tokens or BATCHES_AT_ONCE * shapes.tokens,
         queued_tokens=settings.queued_tokens or BATCHES_QUEUED * shapes.tokens,
     )
-    run_server(Application(models, settings, metrics, folder), listener, announce)
+    application = Application(models, settings, metrics, folder)
+    with compiled_models(models.values(), engines) if settings.warms_up else nullcontext():
+        run_server(application, listener, announce)
 
 
 def serving_shapes(shapes: BatchShapes) -> BatchShapes:
@@ -147,15 +148,47 @@ def serving_shapes(shapes: BatchShapes) -> BatchShapes:
     )
 
 
-def compile_pipelines(model: ServedModel, compiled: set[tuple]) -> None:
-    """Compile each program that requests can need, unless another model's are `compiled` that serve it, too."""
-    pipelines = [pipeline for pipeline in model.pipelines() if batch_key(pipeline) not in compiled]
-    compiled |= {batch_key(pipeline) for pipeline in pipelines}
-    programs = [(pipeline.model, program) for pipeline in pipelines for program in list_programs(pipeline)]
+@contextmanager
+def compiled_models(models: Iterable[ServedModel], engines: Sequence[Engine]) -> Iterator[None]:
+    """Compile a program of each length, which suffices for all requests. Those for batches of more or fewer rows follow
+    in a thread, while the server answers."""
+    # Pipelines of several models may need the same programs.
+    needed = {batch_key(pipeline): (model, pipeline) for model in models for pipeline in model.pipelines()}
+    shapes = [engine.shapes for engine in engines]
+    rest = [
+        (pipeline.model, program) for _, pipeline in needed.values() for program in list_programs(pipeline)
+    ]
+    for engine in engines:
+        if engine.shapes.lengths and not engine.shapes.fixed:
+            engine.shapes = engine.shapes.with_one_count()
     with ThreadPoolExecutor(os.cpu_count()) as threads:
-        done = threads.map(lambda needed: compute_once(*needed), programs)
-        for _ in track(programs, "programs", f"compiling {model.name} (--no-warm-up: at the first requests)"):
-            next(done)
+        for model, pipeline in needed.values():
+            programs = list_programs(pipeline)
+            done = threads.map(partial(compute_once, pipeline.model), programs)
+            for program in track(
+                programs, "programs", f"compiling {model.name} (--no-warm-up: at the first requests)"
+            ):
+                next(done)
+                rest.remove((pipeline.model, program))
+    return_freed_memory()
+    stopped = threading.Event()
+
+    def compile_rest() -> None:
+        for model, program in rest:
+            if stopped.is_set():
+                return
+            compute_once(model, program)
+        for engine, whole in zip(engines, shapes, strict=True):
+            engine.shapes = whole
+        return_freed_memory()
+
+    thread = threading.Thread(target=compile_rest)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopped.set()
+        thread.join()
 
 
 def list_programs(pipeline: TextPipeline) -> list[Program]:

@@ -41,7 +41,18 @@ from tests.support.seeded_arrays import seeded_tensors
 
 FRONT = "README.md"
 FOLDERS = ("bert_jax", "configs", "launch", "tests")
-GUIDES = ("pretrain", "finetune", "trust", "embed", "sparse", "search", "serve", "migrate", "convert", "bench")
+GUIDES = (
+    "pretrain",
+    "finetune",
+    "trust",
+    "embed",
+    "sparse",
+    "search",
+    "serve",
+    "migrate",
+    "convert",
+    "bench",
+)
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PAGES = (
     FRONT,

@@ -1,5 +1,7 @@
 """What a server says and needs before it answers."""
 
+import threading
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -7,6 +9,7 @@ import pytest
 import bert_jax
 from bert_jax.core import progress
 from bert_jax.core.errors import BertJaxError
+from bert_jax.inference.engines.jax import CPU_SHAPES
 from bert_jax.serve import server
 from bert_jax.serve.server import named_directories, open_models
 from tests.support.served_models import DOCUMENTS
@@ -16,11 +19,45 @@ def test_the_line_of_compiling_says_how_to_start_without(monkeypatch, capsys):
     monkeypatch.setattr(progress, "LINE_AFTER", 0.0)
     monkeypatch.setattr(server, "list_programs", lambda _: ["one", "two", "three"])
     monkeypatch.setattr(server, "compute_once", lambda *_: None)
-    model = SimpleNamespace(engine=SimpleNamespace(bank=None))
-    pipelines = [SimpleNamespace(model=model, computation="one")]
-    server.compile_pipelines(SimpleNamespace(name="minilm", pipelines=lambda: pipelines), set())
+    engine = SimpleNamespace(bank=None, shapes=CPU_SHAPES)
+    pipelines = [SimpleNamespace(model=SimpleNamespace(engine=engine), computation="one")]
+    with server.compiled_models([SimpleNamespace(name="minilm", pipelines=lambda: pipelines)], [engine]):
+        pass
     line = capsys.readouterr().err.splitlines()[0]
     assert line.startswith("compiling minilm (--no-warm-up: at the first requests): 1 of 3 programs")
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_programs_for_other_numbers_of_rows_follow_while_it_answers(monkeypatch, waits):
+    """Unless the server stops before."""
+    computed, answers = [], threading.Event()
+
+    def compute(model, program):
+        if len(computed) >= len(lengths):
+            answers.wait(10)
+        computed.append((program.length, program.rows))
+
+    monkeypatch.setattr(server, "compute_once", compute)
+    engine = SimpleNamespace(bank=None, shapes=CPU_SHAPES)
+    lengths = CPU_SHAPES.row_lengths(range(1, 65), 64)
+    model = SimpleNamespace(engine=engine, config=SimpleNamespace(max_position_embeddings=64))
+    pipeline = SimpleNamespace(
+        model=model, computation="one", truncated=SimpleNamespace(max_length=64), beside_shapes=({},)
+    )
+    with server.compiled_models([SimpleNamespace(name="minilm", pipelines=lambda: [pipeline])], [engine]):
+        assert sorted(computed) == [(length, engine.shapes.row_counts(length)[0]) for length in lengths]
+        assert all(len(engine.shapes.row_counts(length)) == 1 for length in lengths)
+        if not waits:
+            threading.Timer(0.1, answers.set).start()
+        else:
+            answers.set()
+            while engine.shapes != CPU_SHAPES:
+                time.sleep(0.01)
+    everything = [(length, rows) for length in lengths for rows in CPU_SHAPES.row_counts(length)]
+    if waits:
+        assert sorted(computed) == sorted(everything)
+    else:
+        assert len(computed) == len(lengths) + 1 and engine.shapes.fixed
 
 
 @pytest.fixture(scope="module")
