@@ -8,7 +8,7 @@ from bert_jax.core.output import refuse_output
 
 
 @verb(
-    "write a checkpoint's model, or a model as an ONNX file or as static embeddings",
+    "write a checkpoint's model, an ONNX file or static embeddings",
     "bert-jax export DIR --format onnx --output model-onnx",
     flag("directory", help="directory of a run, of a model, or of an adapter, which is merged into its base model"),
     OUTPUT,

@@ -194,6 +194,7 @@ CALLS = (
         rank.rank('w1', ['w2'], return_documents=WRONG)
         answer.answer('w1', 'w2', allow_no_answer=WRONG)  # 6
         bert_jax.load(masked, tokenizer=WRONG)
+        bert_jax.load(masked, batch_invariant=WRONG)
         Index.open('.', verify=WRONG)
         Index.open(indexed()).add(TWO, replace=WRONG)
         bert_jax.open_vectors('.', dequantize=WRONG)

@@ -79,7 +79,7 @@ def manifest() -> dict[str, dict]:
     return {one["kind"]: one for one in yaml.safe_load_all((FOLDER / "kubernetes.yaml").read_text())}
 
 
-@pytest.mark.parametrize(("image", "engine"), [("jax", "jax"), ("onnx", "onnxruntime")])
+@pytest.mark.parametrize(("image", "engine"), [("jax", "auto"), ("onnx", "onnxruntime")])
 def test_an_image_serves_the_model_that_is_mounted(image, engine):
     asked = parsed(started_by(image))
     assert (asked.models, asked.host, asked.port, asked.engine) == (

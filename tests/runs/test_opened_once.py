@@ -7,6 +7,7 @@ import pytest
 from bert_jax.command.main import main
 from bert_jax.core import config as configs
 from bert_jax.hub import model_directory, sentence_transformers
+from bert_jax.text import tokenizer_directory
 from tests.support.tables import write_csv
 from tests.support.texts import marked_texts
 
@@ -29,7 +30,7 @@ def counts(monkeypatch):
 
     count(configs, "parse_config", lambda given: given[2].__module__)
     count(model_directory, "read_hf_config", lambda given: str(given[0]))
-    count(model_directory, "open_tokenizer", lambda given: str(given[0]))
+    count(tokenizer_directory, "_open_tokenizer_json", lambda given: str(given[0].parent))
     count(sentence_transformers, "read_embedder", lambda given: str(given[0]))
     return counts
 
@@ -41,9 +42,10 @@ def train(config: str, init, data, workdir, *settings: str) -> None:
 
 def assert_read_once(counts: Counter, directory) -> None:
     found = {
-        name: counts[name, str(directory)] for name in ("read_hf_config", "read_embedder", "open_tokenizer")
+        name: counts[name, str(directory)]
+        for name in ("read_hf_config", "read_embedder", "_open_tokenizer_json")
     }
-    assert found == {"read_hf_config": 1, "read_embedder": 1, "open_tokenizer": 1}
+    assert found == {"read_hf_config": 1, "read_embedder": 1, "_open_tokenizer_json": 1}
 
 
 @pytest.mark.slow

@@ -29,7 +29,7 @@ def test_requests_for_different_adapters_share_a_batch(folder):
     from bert_jax.serve.adapters import open_adapters
 
     adapters = open_adapters(
-        folder / "base", {name: folder / name for name in ("spam", "topic")}, "jax", "float32"
+        folder / "base", {name: folder / name for name in ("spam", "topic")}, engine="jax"
     )
     served = open_models({"base": folder / "base"}, adapters)
     assert [(name, model.kind) for name, model in served.items()] == [
@@ -105,5 +105,5 @@ def test_what_cannot_be_served_is_said_in_one_line(fault, folder):
     (folder / "index").mkdir(exist_ok=True)
     (folder / "index" / "index.json").write_text("{}")
     with pytest.raises(BertJaxError, match=message):
-        adapters = open_adapters(folder / model, {k: folder / v for k, v in given.items()}, "jax", "float32")
+        adapters = open_adapters(folder / model, {k: folder / v for k, v in given.items()}, engine="jax")
         open_models(named_directories([f"base={folder / model}"]), adapters)
