@@ -16,7 +16,7 @@ from bert_jax.models.pooling_weights import POOLINGS
 from bert_jax.text.truncation import WINDOWS_ADVICE, EncodingOptions, TruncationCounter, TruncationWarner
 
 Result = TypeVar("Result")
-THREADS = 2  # one reads texts in Rust while the other holds Python's lock
+THREADS = 4  # some read texts in Rust while another holds Python's lock
 # The usual names of the prompts for queries and for documents.
 QUERY_PROMPTS, DOCUMENT_PROMPTS = ("query",), ("document", "passage", "corpus")
 
