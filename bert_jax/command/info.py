@@ -53,7 +53,8 @@ def describe_index(index: "Index", directory: str, as_json: bool) -> str:
         facts = {
             "directory": directory, "documents": len(index), "passages": manifest.passages, "bytes": size,
             "model": model and model.path, "dimensions": model and model.dimensions, "retrievers": index.retrievers,
-            "sparse_model": sparse_model and sparse_model.path, "active_dims": sparse_model and sparse_model.active,
+            "sparse_model": sparse_model and sparse_model.path,
+            "max_active_dims": sparse_model and sparse_model.max_active_dims,
             "passage_tokens": manifest.passage_tokens, "overlap": manifest.overlap,
             "language": manifest.language, "quantization": manifest.quantization, "approximate": manifest.approximate,
             "recall": manifest.recall and manifest.recall.recall,
@@ -67,7 +68,7 @@ def describe_index(index: "Index", directory: str, as_json: bool) -> str:
         "documents": f"{len(index):,} in {manifest.passages:,} passages of up to {manifest.passage_tokens} tokens, of "
         f"which neighbours share {manifest.overlap}",
         "model": f"{model.path}, vectors of {model.dimensions:,}" if model else "none",
-        "sparse": f"{sparse_model.path}, at most {sparse_model.active} tokens of a passage"
+        "sparse": f"{sparse_model.path}, at most {sparse_model.max_active_dims} tokens of a passage"
         if sparse_model
         else "",
         "retrievers": ", ".join(index.retrievers),

@@ -93,7 +93,7 @@ class Index:
         index.manifest, index.segments = read_current(index.path, verify)
         for rows, given in {DENSE_ROWS: model, SPARSE_ROWS: sparse_model}.items():
             if given is not None and rows not in index.manifest.models:
-                raise BertJaxError(f"{path} was built without such a model as {given!s:.60}; leave it out")
+                raise BertJaxError(f"{path} was not built with a model like {given!s:.60}; leave it out")
         return index
 
     @classmethod

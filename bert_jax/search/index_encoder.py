@@ -30,7 +30,7 @@ from bert_jax.inference.text_vectors import (
 )
 from bert_jax.search.index_manifest import DENSE_ROWS, SPARSE_ROWS, IndexedModel
 from bert_jax.search.passages import TokenizerCounter
-from bert_jax.search.sparse import ACTIVE, pack_rows
+from bert_jax.search.sparse import MAX_ACTIVE_DIMS, pack_rows
 from bert_jax.text.truncation import TruncationCounter, TruncationWarner
 
 IndexModel = str | PathLike[str] | Encoder  # a model's directory, or a model loaded from one
@@ -119,17 +119,17 @@ class SparseIndexEncoder(IndexEncoder):
             "pooling": f"{settings.pooling} of {settings.activation}",
             "normalize": False,
             "dimensions": entries,
-            "active": min(settings.max_active_dims or ACTIVE, entries),
+            "max_active_dims": min(settings.max_active_dims or MAX_ACTIVE_DIMS, entries),
         }
 
     def pipeline(
         self, prompts: Sequence[str] = QUERY_PROMPTS, truncated: TruncationCounter | None = None
     ) -> PromptedPipeline:
         settings = self.pipeline_settings(prompts, truncated)
-        return SparsePipeline(self.model, max_active_dims=self.facts.active, **settings)
+        return SparsePipeline(self.model, max_active_dims=self.facts.max_active_dims, **settings)
 
     def encode_documents(self, texts: Sequence[str]) -> np.ndarray:
-        return pack_rows(super().encode_documents(texts), self.facts.active)
+        return pack_rows(super().encode_documents(texts), self.facts.max_active_dims)
 
     def encode_queries(self, texts: Sequence[str]) -> Iterator[tuple[SparseVector, list[str]]]:
         """Yield the vector of each query, and its tokens."""

@@ -42,12 +42,12 @@ class IndexedModel:
     document_prompt: str
     max_length: int
     dimensions: int
-    active: int = 0  # of a sparse vector: the most tokens that have a weight
+    max_active_dims: int = 0  # of a sparse vector: the most tokens that have a weight; 0: it is dense
 
     @property
-    def row(self) -> tuple[int, ...]:
+    def row_shape(self) -> tuple[int, ...]:
         """The shape of what a file holds for a passage: a vector, or the ids of tokens and their weights."""
-        return (2, self.active) if self.active else (self.dimensions,)
+        return (2, self.max_active_dims) if self.max_active_dims else (self.dimensions,)
 
 
 @dataclass(frozen=True)
@@ -172,10 +172,14 @@ def find_contradiction(manifest: IndexManifest) -> str | None:
     if not (1 <= tokens <= MAX_PASSAGE_TOKENS and 0 <= manifest.overlap <= tokens // 2):
         return f"its passages have {tokens} tokens, of which neighbours share {manifest.overlap}"
     for name, model in manifest.models.items():
-        if model.dimensions < 1 or model.max_length < 1 or (model.active > 0) != (name == SPARSE_ROWS):
+        if (
+            model.dimensions < 1
+            or model.max_length < 1
+            or (model.max_active_dims > 0) != (name == SPARSE_ROWS)
+        ):
             return (
                 f"a model reads {model.max_length} tokens and makes vectors of {model.dimensions} dimensions, "
-                f"{model.active} of them active"
+                f"at most {model.max_active_dims} of them active"
             )
     if manifest.language not in (*LANGUAGES, None) and (manifest.language != AUTO or manifest.segments):
         return f'its language is "{manifest.language:.60}"'

@@ -306,7 +306,7 @@ class IndexWriter:
         with npy_writer(stage / name, np.float32) as file:
             for start in range(0, len(places), ROWS):
                 block_places = places[start : start + ROWS]
-                block = np.empty((len(block_places), *model.row), np.float32)
+                block = np.empty((len(block_places), *model.row_shape), np.float32)
                 if rows is not None:
                     between = slice(*np.searchsorted(unknown, (start, start + len(block_places))))
                     block[block_places < 0] = rows[between]

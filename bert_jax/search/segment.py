@@ -103,7 +103,7 @@ class Segment:
             self.live = is_live[self.documents]
         self.postings = keywords.open_postings(files, passages)
         self.rows = {
-            name: files.array(name, np.float32, passages, *model.row) for name, model in models.items()
+            name: files.array(name, np.float32, passages, *model.row_shape) for name, model in models.items()
         }
         self.vectors = self.rows.get(DENSE_ROWS, np.empty((passages, 0), np.float32))
         dimensions = self.vectors.shape[1]

@@ -189,10 +189,16 @@ def tokenizers(args):
     show(args, compare_tokenizers, args.vocab, args.text)
 
 
+MADE_UP = (
+    flag("--output", required=True, metavar="DIR", help="new output directory, for the index"),
+    flag(
+        "--vectors", type=whole_number_type(10_000), default=100_000, help="vectors of the index (default 100000)"
+    ),
+)  # fmt: skip
+
+
 @verb("kinds of indexes of made-up vectors", "python -m tests.bench search --output runs/million --vectors 1000000",
-      flag("--output", required=True, metavar="DIR", help="new output directory, for the index"),
-      flag("--vectors", type=whole_number_type(10_000), default=100_000,
-           help="vectors of the index (default 100000)"))  # fmt: skip
+      *MADE_UP)  # fmt: skip
 def search(args):
     from tests.bench.search import Size, describe_search, measure_search
 
@@ -201,9 +207,7 @@ def search(args):
 
 
 @verb("an index of made-up sparse vectors", "python -m tests.bench sparse --output runs/sparse --vectors 1000000",
-      flag("--output", required=True, metavar="DIR", help="new output directory, for the index"),
-      flag("--vectors", type=whole_number_type(10_000), default=100_000,
-           help="vectors of the index (default 100000)"))  # fmt: skip
+      *MADE_UP)  # fmt: skip
 def sparse(args):
     from tests.bench.sparse_search import SparseSize, describe_sparse, measure_sparse
 

@@ -17,7 +17,7 @@ from bert_jax.search.index import Index
 from bert_jax.search.index_manifest import SPARSE_ROWS, IndexedModel, IndexManifest
 from bert_jax.search.index_writer import open_writer
 from bert_jax.search.passages import PassageCutter, WordCounter
-from bert_jax.search.sparse import ACTIVE, pack_rows, weight_query
+from bert_jax.search.sparse import MAX_ACTIVE_DIMS, pack_rows, weight_query
 from tests.bench.search import AT, INDEX, WORDS, made_documents, memory_bytes, run_in_process
 
 VOCABULARY, DRAWN, OF_QUERY = 30_522, 130, 30
@@ -43,7 +43,7 @@ def draw_vector(rng: np.random.Generator, count: int) -> SparseVector:
 
 def encode(texts: list[str]) -> np.ndarray:
     numbers = (int(text.split(" ", 1)[0]) for text in texts)
-    return pack_rows([draw_vector(np.random.default_rng((5, n)), DRAWN) for n in numbers], ACTIVE)
+    return pack_rows([draw_vector(np.random.default_rng((5, n)), DRAWN) for n in numbers], MAX_ACTIVE_DIMS)
 
 
 def measure_sparse(output: str, size: SparseSize) -> tuple[dict[str, float], dict]:
@@ -56,7 +56,7 @@ def measure_sparse(output: str, size: SparseSize) -> tuple[dict[str, float], dic
 
 
 def build_index(folder: Path, count: int) -> dict[str, float]:
-    model = IndexedModel("", "", "", "", False, "", "", 512, VOCABULARY, ACTIVE)
+    model = IndexedModel("", "", "", "", False, "", "", 512, VOCABULARY, MAX_ACTIVE_DIMS)
     _, encoding = timed(lambda: [encode([str(n) for n in range(4096)])])
     with open_writer(folder / INDEX, IndexManifest(None, 4 * WORDS, 0, sparse_model=model)) as writer:
         cutter = PassageCutter(WordCounter(), 4 * WORDS, 0)

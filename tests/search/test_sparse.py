@@ -69,7 +69,7 @@ def assert_same(found, expected) -> None:
 def test_it_finds_what_the_products_of_the_vectors_say(folder, name):
     model = SparseEmbedder.load(folder / name)
     index = Index.open(folder / f"of {name}")
-    assert index.retrievers == ["keywords", "sparse"] and index.manifest.sparse_model.active == 6
+    assert index.retrievers == ["keywords", "sparse"] and index.manifest.sparse_model.max_active_dims == 6
     assert_same(search(index), rank_by_products(model, DOCUMENTS))
 
 
