@@ -122,7 +122,16 @@ class Runner:
         `beside` holds further arrays of the batch, with a row for each encoding; `progress` counts the encodings. By
         default the model's own engine computes.
         """
-        engine = engine or self.engine
+        return self._run(encodings, wanted, beside, progress, engine or self.engine)
+
+    def _run(
+        self,
+        encodings: Sequence[Encoding],
+        wanted: Computation,
+        beside: dict[str, np.ndarray] | None,
+        progress: Progress | None,
+        engine: Engine,
+    ) -> list:
         if os.getpid() != self.process:
             raise BertJaxError(
                 "this model was loaded before its process forked, and its engine does not work in the fork; load it in "

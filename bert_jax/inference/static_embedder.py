@@ -30,19 +30,18 @@ class StaticEmbedder(Embedder):
         """Open static embeddings; `settings` are those of `Encoder.load`."""
         return super(Embedder, cls).load(path, **settings)
 
-    def run(
+    def _run(
         self,
         encodings: Sequence[Encoding],
         wanted: Computation,
-        beside: dict[str, np.ndarray] | None = None,
-        progress: Progress | None = None,
-        engine: Engine | None = None,
+        beside: dict[str, np.ndarray] | None,
+        progress: Progress | None,
+        engine: Engine,
     ) -> list:
-        engine = engine or self.engine
         if not (
             isinstance(engine, NumpyEngine) and isinstance(wanted, PooledStates) and wanted.pooling == "mean"
         ):
-            return super().run(encodings, wanted, beside, progress, engine)
+            return super()._run(encodings, wanted, beside, progress, engine)
         vectors = engine.mean_rows(encodings, wanted)  # without batches and their padding
         if not is_finite(vectors):
             raise BertJaxError(

@@ -240,6 +240,11 @@ class EncoderConfig:
             raise BertJaxError(
                 f"EncoderConfig.rotary rotates pairs of numbers: the head size must be even, not {self.head_size}"
             )
+        if not self.num_hidden_layers and self.positions != "none":
+            raise BertJaxError(
+                "EncoderConfig.num_hidden_layers must be at least 1, not 0; only static embeddings, without positions, "
+                "have no layers"
+            )
         if self.positions == "alibi" and self.relative.terms:
             raise BertJaxError(
                 "EncoderConfig.positions = alibi and EncoderConfig.relative.terms both add to attention scores; "
