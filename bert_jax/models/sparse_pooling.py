@@ -12,8 +12,10 @@ import jax.numpy as jnp
 from bert_jax.models.bert import MaskedLMHead
 from bert_jax.models.einsum import mixed_einsum, mixed_einsum_backward
 from bert_jax.models.encoder_config import EncoderConfig
+from bert_jax.models.mesh import platform
 
 LOGITS_AT_ONCE = 1 << 23  # 32 MB
+PRODUCTS_AT_ONCE = 1 << 11
 LANES = 128  # the size of a part is a multiple of it
 PRODUCT = "te,ve->tv"
 # Functions of logits that are at least 0.
@@ -78,10 +80,31 @@ def find_max_logits(states, words, bias, numbers, texts: int, dtype: str):
 
 def max_logits_backward(texts: int, dtype: str, residuals, gradient):
     states, words, numbers, tokens = residuals
-    is_max = tokens[numbers] == jnp.arange(len(states))[:, None]
-    slopes = jnp.where(is_max, gradient[numbers], 0)
-    of_operands = mixed_einsum_backward(PRODUCT, dtype, "float32", (states, words), slopes)
-    return *of_operands, slopes.sum(0), None
+    if platform() == "cpu":
+        of_operands = add_outer_products(states, words, tokens, gradient, dtype)
+    else:
+        is_max = tokens[numbers] == jnp.arange(len(states))[:, None]
+        slopes = jnp.where(is_max, gradient[numbers], 0)
+        of_operands = mixed_einsum_backward(PRODUCT, dtype, "float32", (states, words), slopes)
+    return *of_operands, gradient.sum(0), None
+
+
+def add_outer_products(states, words, tokens, gradient, dtype: str):
+    """Return the gradients of states [T, E] and words [V, E] from those of the highest logits [N, V], which stand at
+    `tokens` [N, V]. Few gradients are not 0, since most logits are below 0: only these are computed, some at a time."""
+    states, words = (operand.astype(dtype).astype(jnp.float32) for operand in (states, words))
+    slopes = gradient.ravel()
+    numbers = jnp.cumsum(slopes != 0)
+
+    def add_some(n, sums):
+        some = jnp.searchsorted(numbers, n * PRODUCTS_AT_ONCE + 1 + jnp.arange(PRODUCTS_AT_ONCE))
+        slope = slopes.at[some].get(mode="fill", fill_value=0)[:, None]
+        token, word = tokens.ravel()[some], some % len(words)
+        of_states, of_words = sums
+        return of_states.at[token].add(slope * words[word]), of_words.at[word].add(slope * states[token])
+
+    times = (numbers[-1] + PRODUCTS_AT_ONCE - 1) // PRODUCTS_AT_ONCE
+    return jax.lax.fori_loop(0, times, add_some, (jnp.zeros_like(states), jnp.zeros_like(words)))
 
 
 max_logits.defvjp(find_max_logits, max_logits_backward)

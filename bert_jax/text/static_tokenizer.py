@@ -23,6 +23,7 @@ from bert_jax.text.tokenizer import (
     sanitize_texts,
 )
 from bert_jax.text.tokenizer_settings import TokenizerSettings
+from bert_jax.text.word_cache import cached
 
 KEEPS_UNKNOWN = "keeps_unknown"  # our key in tokenizer_config.json
 PADDING = ("[PAD]", "<pad>")
@@ -36,6 +37,7 @@ class StaticTokenizer(Tokenizer):
         self.truncation = rust.truncation  # written again, because sentence-transformers heeds it
         rust.no_truncation()
         self.rust, self.keeps_unknown, self.settings = rust, keeps_unknown, TokenizerSettings()
+        self.words = cached(self)
         pad = next((i for name in PADDING if (i := rust.token_to_id(name)) is not None), 0)
         self.special = Special(pad, pad if unknown is None else unknown, pad, pad, pad)
         self.names = dict.fromkeys(("pad", "unk", "cls", "sep", "mask"), rust.id_to_token(pad) or "")
@@ -83,8 +85,8 @@ class StaticTokenizer(Tokenizer):
         most = sys.maxsize if self.keeps_unknown else max_length * self.token_length
         whole, encodings = sanitize_texts([text for text in texts if isinstance(text, str)]), []
         cut = [text[:most] for text in whole]
-        for text, encoded in zip(whole, self._batches(self.rust.encode_batch_fast, cut), strict=True):
-            ids, dropped = encoded.ids, max(len(text) - most, 0)
+        for text, ids in zip(whole, self.words.ids(cut), strict=True):
+            dropped = max(len(text) - most, 0)
             if dropped or len(ids) > max_length:
                 dropped = -(-dropped // self.token_length) + max(len(ids) - max_length, 0)
                 ids = ids[:max_length]

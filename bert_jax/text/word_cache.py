@@ -25,13 +25,13 @@ class WordCache:
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
         words = [text.split(" ") for text in sanitize_texts(texts)]
-        new = list(set(chain.from_iterable(words)).difference(self._known))
-        self._known.update(zip(new, self.tokenizer.ids(new), strict=True))
+        known = self._known  # another thread may begin a new one
+        new = list(set(chain.from_iterable(words)).difference(known))
+        known.update(zip(new, self.tokenizer.ids(new), strict=True))
         self._size += sum(map(len, new))
-        ids = [list(chain.from_iterable(map(self._known.__getitem__, split))) for split in words]
         if self._size > self.most:
             self._known, self._size = {}, 0
-        return ids
+        return [list(chain.from_iterable(map(known.__getitem__, split))) for split in words]
 
 
 IdSource = Tokenizer | WordCache

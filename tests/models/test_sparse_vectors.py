@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from jax.extend.core import jaxprs_in_params
 
+from bert_jax.models import sparse_pooling
 from bert_jax.models.bert import MaskedLMHead
 from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.models.sparse_pooling import ACTIVATIONS, sparse_vectors
@@ -36,8 +37,12 @@ def by_formula(params, states, mask, pooling, activation):
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
-@pytest.mark.parametrize("pooling", ["max", "sum"])
-def test_vectors_and_gradients_are_those_of_the_formula(pooling, activation, params, states):
+@pytest.mark.parametrize("pooling, platform", [("max", "cpu"), ("max", "tpu"), ("sum", "cpu")])
+def test_vectors_and_gradients_are_those_of_the_formula(
+    pooling, platform, activation, params, states, monkeypatch
+):
+    monkeypatch.setattr(sparse_pooling, "platform", lambda: platform)
+    monkeypatch.setattr(sparse_pooling, "PRODUCTS_AT_ONCE", 7)
     weights = np.random.RandomState(2).standard_normal((3, 61)).astype(np.float32)
 
     def ours(params, states):

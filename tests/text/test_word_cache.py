@@ -1,6 +1,7 @@
 """The ids of remembered words are those of the whole text."""
 
 import random
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from tokenizers import AddedToken
@@ -46,6 +47,13 @@ def test_the_same_ids(write, cased, most, tmp_path):
         texts = [*texts, *(text.replace("odd", "odd1") for text in texts)]
         assert cache.ids(texts) == tokenizer.ids(texts)
         assert sum(map(len, cache._known)) == cache._size <= most
+
+
+def test_threads_share_a_cache_that_forgets(tmp_path):
+    tokenizer = open_tokenizer(write_wordpiece(tmp_path, False))
+    cache, texts = WordCache(tokenizer, 200), [random_texts(20, seed) for seed in range(200)]
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(cache.ids, texts)) == list(map(tokenizer.ids, texts))
 
 
 def test_tokenizers_of_other_kinds_are_not_cached(tmp_path):
