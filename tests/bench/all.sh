@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Takes the measurements of the first tables of configs/guides/bench.md, one after the other:
+# Takes the measurements of the first tables of configs/guides/bench/cpu.md and cpu-amd.md, one after the other:
 #
 #   tests/bench/all.sh MODEL DATA CORPUS OUTPUT [CLASSIFIER]
 #

@@ -53,11 +53,13 @@ GUIDES = (
     "convert",
     "bench",
 )
+RESULTS = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "configs/guides/bench").glob("*.md"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PAGES = (
     FRONT,
     "configs/README.md",
     *(f"configs/guides/{name}.md" for name in GUIDES),
+    *RESULTS,
     "launch/README.md",
     "bert_jax/README.md",
     "tests/README.md",
@@ -453,8 +455,10 @@ def test_every_page_is_among_those_that_are_run():
     assert {FRONT, *map(str, pages)} == set(PAGES)
 
 
-def test_the_front_page_is_short():
-    assert TEXT[FRONT].count("\n") < 200
+def test_the_front_page_and_those_of_results_are_short():
+    words = {page: len(TEXT[page].split()) for page in (FRONT, "configs/guides/bench.md", *RESULTS)}
+    assert words.pop(FRONT) < 1_900 and TEXT[FRONT].count("\n") < 200
+    assert max(words.values()) < 1_000
 
 
 def test_the_loop_of_your_own_is_that_which_learns():

@@ -5,9 +5,10 @@ import random
 
 import pytest
 
+from bert_jax.data.examples.columns import AUTODETECT
 from bert_jax.data.examples.example import Example
 from bert_jax.inference.load import load
-from bert_jax.predictions.kinds.answers import span_in
+from bert_jax.predictions.kinds.answers import Answers, span_in
 from tests.support.finetuning_runs import finetune
 from tests.support.made_up_language import WORDS
 from tests.support.texts import random_texts
@@ -50,3 +51,10 @@ def test_the_answer_is_where_the_file_says_or_at_cls():
     cut = Example(("w1", text), ((text.index("w35 "), "w35 w36 w37"),), "")
     edges = [span_in(cut, window) for window in TOKENIZER.windows([cut.text], max_length=40, overlap=1)[0]]
     assert edges[0] == {"starts": 0, "ends": 0}
+
+
+def test_too_few_questions_are_named_before_training():
+    def hint(count: int) -> str:
+        return Answers().label_hint([Example(("w1", "w2"), ((0, "w2"),), "")] * count, AUTODETECT)
+
+    assert hint(500).startswith("500 questions are few") and hint(2_000) == ""

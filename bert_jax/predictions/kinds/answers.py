@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 OVERLAP = 128  # tokens that neighbouring windows share, as in BERT's SQuAD runs
 MAX_ANSWER_TOKENS = 30  # tokens of an answer, as in BERT's SQuAD runs
+FEW_QUESTIONS = 2_000  # with fewer, an embedder hardly learns to find answers
 FEW = 10  # with fewer unanswerable questions, the threshold for no answer is not fitted
 NOTHING = 1e-300  # the lowest probability whose logarithm is taken
 
@@ -102,6 +103,14 @@ class Answers(Kind):
 
     def check_examples(self, examples: Sequence[Example]) -> None:
         pass  # the readers have checked them
+
+    def label_hint(self, examples: Sequence[Example], columns: ExampleColumns) -> str:
+        if len(examples) >= FEW_QUESTIONS:
+            return ""
+        return (
+            f"{len(examples):,} questions are few: a model that does not answer yet needs thousands; "
+            "one that does, as init, keeps its head"
+        )
 
     def match_labels(self, examples: Sequence[Example], known: Sequence[str] = ()):
         without = sum(not example.label for example in examples)
