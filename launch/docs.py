@@ -1,4 +1,4 @@
-"""Write what the site is built from: the pages with their layout, what they link to, the generated reference, mkdocs.yml.
+"""Write what the site is built from: the pages, what they link to, the generated reference, and mkdocs.yml.
 
 The reference has a page for each public name, one for the flags of all verbs, and one for the keys of all configs.
 """
@@ -8,8 +8,9 @@ import inspect
 import re
 import shutil
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, is_typeddict
 
 import griffe
 import yaml
@@ -18,7 +19,7 @@ import bert_jax
 from bert_jax.command.config import collect_keys, is_changed
 from bert_jax.command.main import VERBS, make_parser
 from bert_jax.core.config_files import bundled_configs
-from bert_jax.core.config_help import ConfigKey, format_config_value, list_config_keys
+from bert_jax.core.config_help import ConfigKey, comments_of, format_config_value, list_config_keys
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("bert_jax", "configs", "launch", "tests")
@@ -96,7 +97,8 @@ def python_pages() -> Iterator[tuple[str, str]]:
         value = getattr(bert_jax, name)
         members = list_members(value) if inspect.isclass(value) else []
         options = {"show_root_full_path": False, "members": members or False}
-        yield name, f"---\ntitle: {name}\n---\n\n::: bert_jax.{name}\n    options: {options}\n"
+        entry = f"---\ntitle: {name}\n---\n\n::: bert_jax.{name}\n    options: {options}\n"
+        yield name, "\n".join([entry, *(list_fields(value) if inspect.isclass(value) else ())])
         rows.append((f"[`{name}`]({name}.md)", first_sentence(value)))
     yield "sklearn", "---\ntitle: sklearn\n---\n\n::: bert_jax.sklearn\n"
     rows.append(("[`sklearn`](sklearn.md)", "Estimators for scikit-learn's pipelines and cross-validation."))
@@ -104,16 +106,26 @@ def python_pages() -> Iterator[tuple[str, str]]:
 
 
 def list_members(kind: type) -> list[str]:
-    """Return the methods that show an example, but for those of another public class."""
-    public = {getattr(bert_jax, name) for name in bert_jax.__all__}
-    return [
-        name
-        for name in dir(kind)
-        for owner in [next(base for base in kind.__mro__ if name in vars(base) or base is object)]
-        if inspect.isroutine(getattr(kind, name))
-        and ">>> " in (inspect.getdoc(getattr(kind, name)) or "")
-        and (owner is kind or owner not in public)
-    ]
+    """Return the methods that show an example, or all if the class shows one, but for those of another public class."""
+    public = {getattr(bert_jax, name) for name in bert_jax.__all__} - {kind}
+    members = []
+    for name, method in inspect.getmembers(kind, inspect.isroutine):
+        owner = next(base for base in kind.__mro__ if name in vars(base))
+        is_own = owner.__module__.startswith("bert_jax") and owner not in public
+        shown = method.__doc__ and ">>> " in f"{kind.__doc__}{method.__doc__}"
+        members += [name] if is_own and shown and name[0] != "_" else []
+    return members
+
+
+def list_fields(kind: type) -> Iterator[str]:
+    """Yield a table of the fields of a dataclass or a typed dict, with the comments on them."""
+    if is_dataclass(kind) or is_typeddict(kind):
+        meanings, hints = comments_of(kind), inspect.get_annotations(kind)
+        rows = [
+            (f"`{name}`", f"`{inspect.formatannotation(hint)}`", meanings.get(name, ""))
+            for name, hint in hints.items()
+        ]
+        yield from format_table(("field", "type", "meaning"), rows)
 
 
 def first_sentence(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""The site that launch/docs.sh builds: nothing leads nowhere, everything public has an entry, and its search finds it."""
+"""The site of launch/docs.sh: no link leads nowhere, all that is public has an entry, and the search finds it."""
 
 import json
 import re
