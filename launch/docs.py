@@ -7,6 +7,8 @@ import argparse
 import inspect
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import is_dataclass
 from pathlib import Path
@@ -25,6 +27,7 @@ ROOT = Path(__file__).parents[1]
 FOLDERS = ("bert_jax", "configs", "launch", "tests")
 CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.M | re.S)
 LINK = re.compile(r"\]\(([^)#:]+)[)#]")
+ESTIMATORS = ["BertClassifier", "BertRegressor", "TextEmbedder"]  # of bert_jax.sklearn
 SHOWN = 5  # keys listed for a recipe; if it sets more, only their number is given
 KEYS = """\
 # Config keys
@@ -43,7 +46,7 @@ class FencedExamples(griffe.Extension):
             obj.docstring.value = re.sub(r"^>>> .*(\n.+)*", blocks, obj.docstring.value, flags=re.M)
 
 
-def write_sources(folder: Path, repository: str | None) -> None:
+def write_sources(folder: Path, repository: str | None, run_notebooks: bool) -> None:
     docs = folder / "docs"
     shutil.rmtree(docs, ignore_errors=True)
     pages = [*ROOT.glob("*.md"), *(page for name in FOLDERS for page in (ROOT / name).rglob("*.md"))]
@@ -52,6 +55,10 @@ def write_sources(folder: Path, repository: str | None) -> None:
             copy = docs / path.resolve().relative_to(ROOT)
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, copy)
+    notebooks = ROOT / "launch/notebooks.py"
+    if notebooks.is_file():
+        command = [sys.executable, notebooks, docs / "configs/guides/notebooks", *["--run"] * run_notebooks]
+        subprocess.run(command, check=True)
     (docs / "reference/python").mkdir(parents=True)
     for name, text in python_pages():
         (docs / f"reference/python/{name}.md").write_text(text, encoding="utf-8")
@@ -99,10 +106,11 @@ def python_pages() -> Iterator[tuple[str, str]]:
         options = {"show_root_full_path": False, "members": members or False}
         entry = f"---\ntitle: {name}\n---\n\n::: bert_jax.{name}\n    options: {options}\n"
         yield name, "\n".join([entry, *(list_fields(value) if inspect.isclass(value) else ())])
-        rows.append((f"[`{name}`]({name}.md)", first_sentence(value)))
-    yield "sklearn", "---\ntitle: sklearn\n---\n\n::: bert_jax.sklearn\n"
-    rows.append(("[`sklearn`](sklearn.md)", "Estimators for scikit-learn's pipelines and cross-validation."))
-    yield "index", "\n".join(["# Python\n", *format_table(("`bert_jax.`", "what it is"), rows)])
+        rows.append((f"[{name}]({name}.md)", first_sentence(value)))
+    options = {"members": ESTIMATORS, "merge_init_into_class": True}
+    yield "sklearn", f"---\ntitle: sklearn\n---\n\n::: bert_jax.sklearn\n    options: {options}\n"
+    rows.append(("[sklearn](sklearn.md)", "Estimators for scikit-learn's pipelines and cross-validation."))
+    yield "index", "\n".join(["# All public names\n", *format_table(("`bert_jax.`", "what it is"), rows)])
 
 
 def list_members(kind: type) -> list[str]:
@@ -223,5 +231,8 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folder", type=Path, help="folder to write")
     parser.add_argument("--repository", metavar="ADDRESS", help="address that the site's pages link to")
+    parser.add_argument(
+        "--run-notebooks", action="store_true", help="show what they print, and their pictures"
+    )
     args = parser.parse_args()
-    write_sources(args.folder, args.repository)
+    write_sources(args.folder, args.repository, args.run_notebooks)
