@@ -186,7 +186,12 @@ class AdapterEngine:
 
 
 class AdapterModels(Mapping[str, Encoder]):
-    """A model and adapters on it, each a model of the class for what it is, by name; the model itself is ""."""
+    """A model and adapters on it, each a model of the class for what it is, by name; the model itself is "".
+
+    >>> models = bert_jax.load(DIR, adapters={})
+    >>> list(models), len(models.predict(["the cat", "cats"], ["", ""]))
+    ([''], 2)
+    """
 
     def __init__(self, base: ModelDirectory, adapters: Mapping[str, Any]):
         if not isinstance(adapters, Mapping):

@@ -23,7 +23,7 @@ __all__ = ["Classifier", "Label"]
 class Classifier(Encoder):
     """Predicts what one class, several labels or a number is, for each text or pair.
 
-    Texts that are too long are truncated, with a warning; with long_texts="windows" they are read in windows, and the
+    Texts that are too long are truncated, with a warning; with `long_texts="windows"` they are read in windows, and the
     logits are averaged. A blank text is refused, as a blank cell of a file is.
     """
 
@@ -125,10 +125,10 @@ class Classifier(Encoder):
     ) -> Any:
         """Return labels that the model was not trained for, each with its probability, best first, for each text.
 
-        The model must predict entailment: it reads each text with a sentence about each label, and the scores are
-        those of transformers' pipeline. A mapping has a description for each label, which then stands in the sentence
-        instead of the label. With `multi_label` the labels are independent of each other. Long texts are truncated,
-        with a warning.
+        The model must predict entailment: it reads each text with a sentence about each label, `hypothesis_template`,
+        and the scores are those of transformers' pipeline. A mapping has a description for each label, which then
+        stands in the sentence instead of the label. With `multi_label` the labels are independent of each other. Long
+        texts are truncated, with a warning.
 
         >>> [label.label for label in model.zero_shot("the cat", "cats, mats")]
         ['mats', 'cats']

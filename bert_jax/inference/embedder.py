@@ -120,6 +120,8 @@ class Embedder(PromptedEncoder):
     ) -> Self:  # fmt: skip
         """Open an embedder or, with `pooling`, any encoder: its vectors are then pooled so and normalized to length 1.
 
+        The other arguments are those of `Encoder.load`.
+
         >>> bert_jax.Embedder.load(DIR, pooling="mean").encode("the cat").shape
         (8,)
         """
@@ -161,11 +163,13 @@ class Embedder(PromptedEncoder):
         """Return a vector [D] for a text, an array [N, D] for a list, or an iterator of vectors for any other iterable.
 
         `prompt_name` is one of the model's prompts, `prompt` the text to put before each text. `batch_size` limits the
-        texts that are read at a time; by default batches have even lengths. `normalize_embeddings` scales vectors to
-        length 1 even if the model does not. `truncate_dim` keeps only the first dimensions, for models that were
-        trained for this; they have length 1 only with `normalize_embeddings`. Long texts are truncated, with a warning;
-        with long_texts="windows" they are read in windows, and the vectors are averaged, weighted by the tokens of each
-        window.
+        texts that are read at a time; by default batches have even lengths. `show_progress_bar` shows how many texts
+        are done. `output_value`, `precision`, `convert_to_numpy`, `convert_to_tensor` and `device` are arguments of
+        sentence-transformers that have one value here. `pooling` replaces that of the model. `normalize_embeddings`
+        scales vectors to length 1 even if the model does not. `truncate_dim` keeps only the first dimensions, for
+        models that were trained for this; they have length 1 only with `normalize_embeddings`. Long texts are
+        truncated, with a warning; with `long_texts="windows"` they are read in windows, and the vectors are averaged,
+        weighted by the tokens of each window.
 
         >>> model.encode("the cat").shape, model.encode(["the cat", "the mat"]).shape
         ((8,), (2, 8))
@@ -294,8 +298,9 @@ class Embedder(PromptedEncoder):
     ) -> Any:
         """Return the labels by how similar each text is to them, best first, each with its probability.
 
-        A mapping has a description for each label, with which texts are compared instead of its name. Probabilities are
-        the softmax of the cosines over `temperature`.
+        A mapping has a description for each label, with which texts are compared instead of its name; with a
+        `hypothesis_template`, texts are compared with this sentence about each label. Probabilities are the softmax of
+        the cosines over `temperature`.
 
         >>> [label.label for label in model.zero_shot("the cat", ["the mat", "the cat"])]
         ['the cat', 'the mat']

@@ -167,7 +167,8 @@ class Encoder(Runner):
     def encode(self, inputs: Any, *, pooling: str | None = None, normalize_embeddings: bool = False) -> Any:
         """Return a vector [D] for a text, or an array [N, D] for a list: by default the mean of the hidden states.
 
-        `pooling="cls"` takes the [CLS] state, "pooler" the output of BERT's pooler.
+        `pooling="cls"` takes the [CLS] state, "pooler" the output of BERT's pooler. `normalize_embeddings` scales
+        vectors to length 1.
 
         >>> model.encode(["the cat", "the mat"], pooling="cls").shape
         (2, 8)
@@ -302,6 +303,8 @@ class Encoder(Runner):
         """Write a Hugging Face directory that `transformers` and `load` can open.
 
         The directory of an embedder can also be opened by `sentence-transformers`.
+
+        >>> model.save(DIR / "copy")
         """
         with atomic_model_directory(check_path(path)) as new:
             self.engine.write_model(new, self.layout, self._tokenizer)

@@ -33,6 +33,8 @@ TOKENS_AT_ONCE = 1 << 18  # tokens of masked copies held in memory at a time
 
 @dataclass(frozen=True)
 class PseudoLogLikelihood:
+    """How probable a masked language model finds a text, each token from all others."""
+
     score: float  # the sum of `tokens`
     tokens: tuple[float, ...]  # the log probability of each token, in order
 

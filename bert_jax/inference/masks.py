@@ -18,6 +18,8 @@ MaskPlace = tuple[tuple[int, int], int, int]  # characters in the text, index of
 
 @dataclass(frozen=True)
 class Filled:
+    """A token at a mask, and the text with it."""
+
     token: str
     score: float  # its probability at the mask
     text: str

@@ -55,7 +55,7 @@ class QuestionAnswerer(Encoder):
         Lists of questions and texts are paired by position; a single question is paired with every text, and a single
         text with every question. With `allow_no_answer` (default: the setting in config.json, or False without one),
         return None if in every window [CLS], which marks a text without an answer in SQuAD 2, is more probable than
-        the best span. A calibrated model may have another threshold.
+        the best span. A calibrated model may have another threshold. An answer has at most `longest` tokens.
 
         >>> model.answer("the cat", "the cat sat on the mat").text
         'sat on the'

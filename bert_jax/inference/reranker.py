@@ -19,6 +19,8 @@ from bert_jax.text.truncation import TruncationCounter
 
 
 class Ranked(TypedDict):
+    """A document that `Reranker.rank` returns, as a dict."""
+
     corpus_id: int  # the index of the document in the input list
     score: float  # the probability that the document is relevant; for a regression model, its number
     text: NotRequired[str]  # the document, if it is asked for
@@ -59,7 +61,8 @@ class Reranker(Encoder):
                 long_texts: str = "truncate") -> Any:  # fmt: skip
         """Return the score of each pair (query, document): the probability that the document is relevant.
 
-        One pair gives a number, a list of pairs an array [N]. A list of two texts is a pair, too.
+        One pair gives a number, a list of pairs an array [N]. A list of two texts is a pair, too. `batch_size` and
+        `show_progress_bar` are those of `Embedder.encode`, and `long_texts` that of `rank`.
 
         >>> model.predict([("the cat", "the mat"), ("the cat", "cats")]).shape
         (2,)
@@ -84,8 +87,8 @@ class Reranker(Encoder):
         """Rank documents by their relevance to a query, best first; return the `top_k` ones, or all by default.
 
         With `min_precision`, which needs a calibrated model, return only documents so probable that this share of them
-        is relevant. If a pair is too long, its document is truncated, with a warning. With long_texts="windows" the
-        document is read in windows instead, and the most relevant window counts.
+        is relevant. `return_documents` adds their texts. If a pair is too long, its document is truncated, with a
+        warning. With `long_texts="windows"` it is read in windows instead, and the most relevant window counts.
 
         >>> [document["corpus_id"] for document in model.rank("the cat", ["the mat", "cats"], top_k=1)]
         [0]

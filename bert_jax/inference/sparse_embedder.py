@@ -38,6 +38,8 @@ class SparseEmbedder(PromptedEncoder):
     ) -> Self:  # fmt: skip
         """Open a sparse embedder or any masked language model, whose logits are then pooled by their maximum.
 
+        The other arguments are those of `Encoder.load`.
+
         >>> bert_jax.SparseEmbedder.load(DIR).encode(["the cat", "the mat"]).shape
         (2, 12)
         """
@@ -62,9 +64,9 @@ class SparseEmbedder(PromptedEncoder):
     ) -> "csr_array | Iterator[csr_array]":  # fmt: skip
         """Return an array [N, V] for a list, [1, V] for a text, or an iterator of such for any other iterable.
 
-        `prompt_name`, `prompt` and `batch_size` are as in `Embedder.encode`. `max_active_dims` keeps so many of the
-        largest weights of each text. Long texts are truncated, with a warning; with long_texts="windows" they are read
-        in windows, whose weights are pooled like those of tokens.
+        `prompt_name`, `prompt`, `batch_size` and `show_progress_bar` are as in `Embedder.encode`. `max_active_dims`
+        keeps so many of the largest weights of each text. Long texts are truncated, with a warning; with
+        `long_texts="windows"` they are read in windows, whose weights are pooled like those of tokens.
 
         >>> weights = model.encode("the cat", max_active_dims=2)
         >>> weights.shape, weights.nnz
@@ -116,7 +118,7 @@ class SparseEmbedder(PromptedEncoder):
         )
 
     def decode(self, vectors: Any, top_k: int | None = None) -> list[list[tuple[str, float]]]:
-        """Return the tokens of each vector with their weights, the largest first.
+        """Return the tokens of each vector with their weights, the `top_k` largest, or all, the largest first.
 
         >>> [(token, weight)] = model.decode(model.encode("the cat"), top_k=1)[0]
         >>> token in dict(model.decode(model.encode("the cat"))[0])

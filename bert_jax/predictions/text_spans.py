@@ -15,6 +15,8 @@ MARKS_OF_WORDS, MARKS_OF_NUMBERS = tuple(".-'’_@&+"), tuple(",:/")
 
 @dataclass(frozen=True)
 class Span:
+    """Words with one label: characters `start` to `end` of a text."""
+
     label: str
     text: str
     start: int  # in characters of the text

@@ -21,6 +21,8 @@ from bert_jax.predictions.selective import MinConfidence, abstains
 
 @dataclass(frozen=True)
 class Label:
+    """A label of a text."""
+
     label: str
     score: float  # the probability of the label
     margin: float = 0.0  # score minus that of the second label or, with several labels, minus its threshold

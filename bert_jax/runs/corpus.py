@@ -39,8 +39,8 @@ def prepare(
     `input` is a path or a list of paths: files, folders, globs. `layout` tells what separates documents of plain text:
     blank lines, or the end of each "file"; "sentences" has one sentence per line, and blank lines between documents.
     `column` holds the text of tables, and `strict` refuses broken UTF-8 and empty files. `tokenizer` is the directory
-    of a vocabulary or a model. A share `validation_ratio` of the documents is kept for validation. There is a worker
-    process for each core, or as many as `processes`.
+    of a vocabulary or a model. Sentences are split as in `language`, an ISO code. A share `validation_ratio` of the
+    documents is kept for validation. There is a worker process for each core, or as many as `processes`.
 
     >>> counts = bert_jax.prepare("text.txt", "model", "corpus", validation_ratio=0.5, processes=1)
     >>> sum(counts[part]["documents"] for part in ("train", "validation"))
@@ -93,9 +93,9 @@ def train_tokenizer(
     """Learn a vocabulary from text, as `bert-jax vocab` does, and return its tokenizer. The directory `output` is what
     `prepare` takes.
 
-    `input`, `layout`, `column` and `strict` are those of `prepare`. The vocabulary has `size` entries, 30,522 by
-    default. With `extend`, a model directory, `output` is this model with at most `size` words of the text added, 1,000
-    by default.
+    `input`, `layout`, `column` and `strict` are those of `prepare`. The vocabulary is of the `kind` WordPiece or
+    SentencePiece and has `size` entries, 30,522 by default; `cased` keeps capital letters. With `extend`, a model
+    directory, `output` is this model with at most `size` words of the text added, 1,000 by default.
 
     >>> tokenizer = bert_jax.train_tokenizer("text.txt", "vocabulary", size=140)
     >>> tokenizer.tokens(tokenizer.ids(["cats sat"])[0])

@@ -43,8 +43,10 @@ def evaluate(
 
     `model` is the directory of a classifier, a tagger, a question-answering model, a cross-encoder or an embedder, or
     a loaded model. `data` is a file of labelled examples, or for an embedder also a folder of documents, queries and
-    judgements; `text`, `text_pair` and `label` name its columns if they have unusual names. `out_of_scope` is a file of
-    texts that the model should refuse. `split` names judgements of a folder, and `dimensions` those of an embedder's
+    judgements; `text`, `text_pair` and `label` name its columns if they have unusual names, and `label_separator`
+    separates several labels in one cell. `skip_bad` skips rows that are no examples, and counts them.
+    `long_texts="windows"` reads long texts in windows instead of truncating them. `out_of_scope` is a file of texts
+    that the model should refuse. `split` names judgements of a folder, and `dimensions` those of an embedder's
     vectors to keep. `report` is a directory for a report with pictures.
 
     >>> measured = bert_jax.evaluate("classifier", "train.csv", report="page")

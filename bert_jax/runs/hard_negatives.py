@@ -45,14 +45,15 @@ def mine_hard_negatives(
     cache: str | PathLike[str] | None = None,
 ) -> list[dict[str, Any]]:
     """Find hard negatives for pairs of texts, as `bert-jax mine` does: texts that an embedder finds near an anchor, but
-    that are not its positives. Return a row for each anchor, and write the rows to `output` if it is given.
+    that are not its positives. Return a row for each anchor with so many `negatives`, and write the rows to `output`
+    if it is given.
 
-    `pairs` are pairs (anchor, positive) or dicts, or a file, whose columns `text` and `text_pair` name. Negatives are
-    chosen from the positives and from the texts of `corpus`, a list or a file. Of the `range_max` nearest texts the
-    first `range_min` are skipped. The cosine of a negative lies between `min_score` and `max_score`, and below that of
-    the positive by a share `margin` (0.05 by default). With a cross-encoder, `rescore`, its scores replace cosines, and
-    the margin is a difference (0 by default). `scores` adds the scores to each row. Vectors are kept in `cache`, by
-    default beside `output`.
+    `pairs` are pairs (anchor, positive) or dicts, or a file, whose columns `text` and `text_pair` name; `skip_bad`
+    skips rows that are no pairs, and counts them. Negatives are chosen from the positives and from the texts of
+    `corpus`, a list or a file. Of the `range_max` nearest texts the first `range_min` are skipped. The cosine of a
+    negative lies between `min_score` and `max_score`, and below that of the positive by a share `margin` (0.05 by
+    default). With a cross-encoder, `rescore`, its scores replace cosines, and the margin is a difference (0 by
+    default). `scores` adds the scores to each row. Vectors are kept in `cache`, by default beside `output`.
 
     >>> pairs = [("the cat", "cats"), ("the mat", "mat ."), ("sat", "the cat sat")]
     >>> rows = bert_jax.mine_hard_negatives("model", pairs, negatives=1, range_max=2, margin=0)

@@ -39,11 +39,11 @@ ALIKE = 0.8  # lowest similarity of a misspelt argument and the right one
 class Run:
     """A run of `train` or `finetune`.
 
-    `model`      the trained model, as `bert_jax.load` opens it
-    `metrics`    the measurements, a dict for each line of the log: `pandas.DataFrame(run.metrics)`
-    `scores`     the model's scores: on the validation set, or out of fold if the run was cross-validated
-    `report`     the path of the report, None if there is none
-    `workdir`    the directory of the run; a temporary one is removed with this object, or when Python exits
+    - `model`: the trained model, as `bert_jax.load` opens it
+    - `metrics`: the measurements, a dict for each line of the log: `pandas.DataFrame(run.metrics)`
+    - `scores`: the model's scores: on the validation set, or out of fold if the run was cross-validated
+    - `report`: the path of the report, None if there is none
+    - `workdir`: the directory of the run; a temporary one is removed with this object, or when Python exits
     """
 
     def __init__(self, workdir: Path, scores: dict[str, float] | None):

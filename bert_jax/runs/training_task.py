@@ -26,8 +26,12 @@ from bert_jax.training.workdir import save_models
 class TrainingTask:
     """What a training loop needs of a task, as functions of the parameters.
 
-    `tokenizer`  the tokenizer of its data
-    `steps`      the number of steps of its config
+    - `tokenizer`: the tokenizer of its data
+    - `steps`: the number of steps of its config
+
+    >>> task = bert_jax.open_task("classify", init="model", data={"train": "train.csv", "folds": 0}, epochs=1)
+    >>> "input_ids" in next(task.batches())
+    True
     """
 
     def __init__(self, run: OpenedRun):
@@ -92,7 +96,8 @@ class TrainingTask:
 
 
 def open_task(config: Config | None = None, **keys: Any) -> TrainingTask:
-    """Open the task of a config with its data, for a training loop of your own. The arguments are those of `train`.
+    """Open the task of a config with its data, for a training loop of your own. `config` and `keys` are those of
+    `train`.
 
     >>> task = bert_jax.open_task("classify", init="model", data={"train": "train.csv", "folds": 0}, epochs=1)
     >>> losses = task.losses(task.initial_params(), next(task.batches()))

@@ -120,7 +120,9 @@ class Index:
         `text` and perhaps `title`. They are found by keywords, with a `model`, an embedder's directory or an embedder
         loaded from one, also by vectors, and with a `sparse_model` also by sparse vectors. Keywords match by the stems
         of their `language`, as "english"; "auto" detects it, and "none" matches them as they are written. `text`, `id`
-        and `title` name columns of tables.
+        and `title` name columns of tables. A passage has `passage_tokens`, by default 256 or the model's maximum, and
+        shares `overlap` tokens, by default an eighth, with the next. `quantize="binary"` searches vectors of a bit per
+        dimension, and `approximate="hnsw"` an index of faiss; both rescore what they find with the full vectors.
 
         >>> index = bert_jax.Index.build(["Cats land on their feet.", "Fish swim."], "animals")
         >>> index.search("fish")[0].text
@@ -142,17 +144,11 @@ class Index:
         return cls.open(path, model, sparse_model=sparse_model)
 
     def add(
-        self,
-        documents: Documents,
-        *,
-        text: str = "",
-        id: str = "",
-        title: str = "",
-        replace: bool = False,
+        self, documents: Documents, *, text: str = "", id: str = "", title: str = "", replace: bool = False
     ) -> "UpdateCounts":
         """Add documents, as `build` takes them, to the index and to its directory; return how many were new, changed
         or unchanged. A document in memory with the id of another replaces it; one in a file that the index does not
-        know only with `replace`. Texts without ids are numbered on.
+        know only with `replace`. Texts without ids are numbered on. `text`, `id` and `title` are those of `build`.
 
         >>> bert_jax.Index.open("index").add([("a", "The cat sat."), ("d", "Birds sing.")])
         UpdateCounts(new=1, changed=1, unchanged=0, removed=0, encoded=0)

@@ -42,6 +42,7 @@ SHOWN_WITH = {
     "bert_jax.inference.masked_lm": (("mlm", "nsp"), ()),
     "bert_jax.inference.embedder": ((), ()),
     "bert_jax.inference.sparse_embedder": (("mlm",), ()),
+    "bert_jax.inference.adapters": (("classify",), ("bad", "good")),
     "bert_jax.inference.classifier": (("classify",), ("bad", "good")),
     "bert_jax.inference.reranker": (("classify",), ("LABEL_0",)),
     "bert_jax.inference.tagger": (("tag",), ("B-CAT", "O")),
@@ -144,4 +145,4 @@ def test_examples_of(name, tmp_path):
 def test_what_a_person_calls_shows_an_example(of_use):
     names = [name for name, value in vars(of_use).items() if callable(value) and name[0] != "_"]
     without = {name for name in names if ">>> " not in (getattr(of_use, name).__doc__ or "")}
-    assert without <= {"save", "get_embedding_dimension", "get_sentence_embedding_dimension"}
+    assert without <= {"get_embedding_dimension", "get_sentence_embedding_dimension"}

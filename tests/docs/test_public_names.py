@@ -2,9 +2,13 @@
 
 import ast
 import inspect
+import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -52,6 +56,34 @@ def test_every_argument_has_a_name_and_a_type_and_there_is_an_example(function):
     untyped = [name for name, p in parameters.items() if p.annotation is p.empty and name != "self"]
     assert untyped == []
     assert ">>> " in function.__doc__
+
+
+def public_calls() -> Iterator[tuple[str, Callable, object]]:
+    """Yield what a person calls, by name, each with what it belongs to: functions, and methods that show an example."""
+    for name in bert_jax.__all__:
+        value = getattr(bert_jax, name)
+        if inspect.isfunction(value):
+            yield name, value, bert_jax
+        elif inspect.isclass(value):
+            for method_name, method in inspect.getmembers(value, inspect.isroutine):
+                if ">>> " in (method.__doc__ or ""):
+                    yield f"{name}.{method_name}", method, value
+
+
+@pytest.mark.parametrize(
+    ("function", "owner"), [pytest.param(*call, id=name) for name, *call in public_calls()]
+)
+def test_every_argument_with_a_default_is_described(function, owner):
+    """In the docstring, or in those of what it names: "the other arguments are those of `Encoder.load`"."""
+    text = f"{owner.__doc__} {function.__doc__}"
+    for word in re.findall(r"`(?:bert_jax\.)?([A-Za-z_.]+)`", text):
+        for place in (owner, bert_jax):
+            with suppress(AttributeError):
+                text += attrgetter(word)(place).__doc__ or ""
+    optional = [
+        word for word, p in inspect.signature(function).parameters.items() if p.default is not p.empty
+    ]
+    assert [word for word in optional if not re.search(rf"`{word}\b", text)] == []
 
 
 @pytest.mark.slow

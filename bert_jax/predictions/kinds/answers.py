@@ -39,6 +39,8 @@ NOTHING = 1e-300  # the lowest probability whose logarithm is taken
 
 @dataclass(frozen=True)
 class Answer:
+    """An answer to a question: characters `start` to `end` of the text."""
+
     text: str
     start: int  # in characters
     end: int
