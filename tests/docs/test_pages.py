@@ -56,6 +56,7 @@ GUIDES = (
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PAGES = (
     FRONT,
+    "CHANGELOG.md",
     "configs/README.md",
     *(f"configs/guides/{name}.md" for name in GUIDES),
     "launch/README.md",
@@ -450,7 +451,8 @@ def test_what_a_page_names_is_there(page):
 
 def test_every_page_is_among_those_that_are_run():
     pages = {path.relative_to(ROOT) for name in FOLDERS for path in (ROOT / name).rglob("*.md")}
-    assert {FRONT, *map(str, pages)} == set(PAGES)
+    pages |= {path.relative_to(ROOT) for path in ROOT.glob("*.md")}
+    assert {*map(str, pages)} == set(PAGES)
 
 
 def test_the_front_page_is_short():
