@@ -321,7 +321,7 @@ def run_blocks(page: str, capfd) -> None:
             for words in commands(block):
                 run(words, capfd)
         elif block.startswith("# pip install"):
-            continue  # other packages and a server: tests/search/test_export.py, tests/serve/test_guide_clients.py, tests/peers
+            continue  # other packages: tests/search/test_export.py, tests/serve/test_guide_clients.py, tests/peers
         elif module:
             assert block.count("\n") < 40, "an example to read at a glance"
             take_up(module[1], block)

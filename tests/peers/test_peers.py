@@ -21,7 +21,7 @@ VERSIONS = {
     "spacy": "3.8.18",
 }
 MODEL2VEC = "0.10.0"
-TRACKERS = {"wandb": "0.31.0", "mlflow": "3.18.0", "trackio": "0.43.0"}
+TRACKERS = {"wandb": "0.31.0", "mlflow": "3.17.2", "trackio": "0.43.0"}
 # What these need beside sentence-transformers, which they do not need here.
 INSTEAD_OF_DEPENDENCIES = {
     "bertopic": ["hdbscan", "umap-learn", "pandas", "plotly", "scikit-learn", "tqdm"],
