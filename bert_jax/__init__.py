@@ -31,6 +31,7 @@ __all__ = [
     "evaluate",
     "evaluate_index",
     "finetune",
+    "follow",
     "load",
     "mine_hard_negatives",
     "open_task",
@@ -56,6 +57,7 @@ MODULES = {
     "runs.corpus": "prepare train_tokenizer",
     "runs.evaluate": "compare evaluate evaluate_index",
     "runs.finetune": "finetune",
+    "runs.follow": "follow",
     "runs.hard_negatives": "mine_hard_negatives",
     "runs.train": "Run train",
     "runs.training_task": "TrainingTask open_task",
@@ -81,6 +83,7 @@ if TYPE_CHECKING:
     from bert_jax.runs.corpus import prepare, train_tokenizer
     from bert_jax.runs.evaluate import compare, evaluate, evaluate_index
     from bert_jax.runs.finetune import finetune
+    from bert_jax.runs.follow import follow
     from bert_jax.runs.hard_negatives import mine_hard_negatives
     from bert_jax.runs.train import Run, train
     from bert_jax.runs.training_task import TrainingTask, open_task

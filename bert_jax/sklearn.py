@@ -3,7 +3,7 @@
     from bert_jax.sklearn import BertClassifier
     cross_val_score(BertClassifier("path/to/bert", method="linear_probe"), texts, labels)
 
-An estimator is pickled with its model. scikit-learn is imported only here: `pip install bert-jax[sklearn]`.
+An estimator is pickled with its model. scikit-learn is imported only here: `pip install '.[sklearn]'`.
 """
 
 from collections.abc import Callable, Mapping, Sequence

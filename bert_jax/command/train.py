@@ -1,7 +1,8 @@
 """The verb `train`."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 
 from bert_jax.command.flags import CONFIG, flag, positive_integer, verb, whole_number_type
 
@@ -14,6 +15,10 @@ from bert_jax.command.flags import CONFIG, flag, positive_integer, verb, whole_n
     flag(
         "--dry-run", action="store_true", help="read the data, show what the run would do and how long it would take, "
         "and stop before it begins"
+    ),
+    flag(
+        "--push", metavar="OWNER/NAME",
+        help="push the finished model to this repository of the Hugging Face hub; a new one is private"
     ),
     flag(
         "--coordinator", metavar="HOST:PORT",
@@ -30,8 +35,28 @@ def train(args):
 
         print_dry_run(args.config, args.overrides, args.workdir)
         return
-    with join_processes(args.coordinator, args.processes, args.process):
+    with (
+        join_processes(args.coordinator, args.processes, args.process),
+        pushing(args.push, args.workdir) if args.push else nullcontext(),
+    ):
         start_training(args.config, args.overrides, args.workdir)
+
+
+@contextmanager
+def pushing(name: str, workdir: str) -> Iterator[None]:
+    """Push the model of the run within the block; refuse a repository that cannot be written to before it begins."""
+    import jax
+
+    from bert_jax.core.terminal import print_line
+    from bert_jax.hub.repository import create_repository, push_directory
+    from bert_jax.training.workdir import Workdir
+
+    if jax.process_index() > 0:
+        yield
+        return
+    repository = create_repository(name, private=True)
+    yield
+    print_line(f"the model is pushed to {push_directory(Workdir(workdir).model, repository)}")
 
 
 def start_training(spec: str, overrides: Sequence[str], workdir: str) -> None:

@@ -19,14 +19,9 @@ def resolve_directory(directory) -> Path:
         )
     by_hand = f"`hf download {directory} --local-dir DIR`"
     try:
-        import huggingface_hub
-    except ImportError:
-        raise BertJaxError(
-            f'no directory "{directory}" here; if it is a name on the Hugging Face hub, '
-            f"`pip install huggingface_hub` and try again, or run {by_hand} and name DIR"
-        ) from None
-    try:
-        return download(huggingface_hub.snapshot_download, str(directory))
+        from huggingface_hub import snapshot_download
+
+        return download(snapshot_download, str(directory))
     except Exception as error:  # offline, unknown, forbidden: a dozen types from three libraries
         raise BertJaxError(
             f'no directory "{directory}" here, and no model from the Hugging Face hub ({type(error).__name__}: '

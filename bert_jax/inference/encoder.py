@@ -8,6 +8,7 @@ from typing import Any, Self, overload
 
 import numpy as np
 
+from bert_jax.core import hashes
 from bert_jax.core.caller_warning import warn_caller
 from bert_jax.core.config import Range, check_flag, check_number
 from bert_jax.core.errors import BertJaxError, check_name
@@ -15,6 +16,7 @@ from bert_jax.hub.layout import Layout
 from bert_jax.hub.layout_warnings import layout_warnings
 from bert_jax.hub.local_directory import check_path
 from bert_jax.hub.model_directory import ModelDirectory, atomic_model_directory
+from bert_jax.hub.repository import push_directory
 from bert_jax.hub.sentence_transformers import EmbedderSettings
 from bert_jax.inference import warm_up
 from bert_jax.inference.computations import (
@@ -311,6 +313,30 @@ class Encoder(Runner):
             calibrations.save_calibration(new, self.calibration)
             training_origin.save_origin(new, self.origin)
             scopes.save_detector(new, self.scope)
+
+    def push_to_hub(
+        self,
+        repo_id: str,
+        *,
+        private: bool | None = None,
+        commit_message: str | None = None,
+        revision: str | None = None,
+    ) -> str:
+        """Push the model to a repository of the Hugging Face hub, and return its address.
+
+        The arguments are those of transformers: a new repository is public, unless `private=True` or its organization
+        decides otherwise. The model of a run is pushed as its directory, with its card; others as `save` writes them.
+        """
+        if private is not None:
+            check_flag(private, "private")
+        with tempfile.TemporaryDirectory() as scratch:
+            directory = self.directory
+            if directory is None or not hashes.is_whole(directory):
+                directory = Path(scratch, "model")
+                self.save(directory)
+            return push_directory(
+                directory, repo_id, private=private, commit_message=commit_message, revision=revision
+            )
 
 
 class StatesPipeline(TextPipeline[np.ndarray]):

@@ -89,7 +89,7 @@ class MetricsLog:
         with explain_os_errors(self._path):
             self._file.write(json.dumps(line) + "\n")
             self._file.flush()
-            self._events.add({f"{kind}/{name}": value for name, value in values.items()}, step)
+            self._events.add(name_values(line), step)
         if not (RUN_PREFIX.get() and time.monotonic() - self._printed < QUIET_SECONDS):
             self.print_line(
                 f"step {step:,} {kind}: {format_metrics(name_only_loss(values))}",
@@ -173,9 +173,8 @@ class EventFile:
     def add(self, values: dict, step: int) -> None:
         now = time.time()
         for name, value in values.items():
-            if isinstance(value, int | float) and math.isfinite(value):
-                event = self._event(step=step, wall_time=now, summary=self._scalar(name, value))
-                self._writer.write_event(event)
+            event = self._event(step=step, wall_time=now, summary=self._scalar(name, value))
+            self._writer.write_event(event)
         if now - self._flushed > SECONDS:
             self.flush()
             self._flushed = now
@@ -251,6 +250,20 @@ def format_metric(name: str, value: float) -> str:
         case "discarded":
             return f"{value:,} discarded" if value else ""
     return f"{name} {value:,.0f}" if abs(value) >= 10_000 else f"{name} {value:.4g}"
+
+
+def name_values(line: dict) -> dict[str, float]:
+    """Return the numbers of a line, with the names that TensorBoard and other trackers show.
+
+    >>> name_values({"step": 5, "kind": "train", "loss": 2.5, "accuracy": None, "time": {"seconds": 0.5}})
+    {'train/loss': 2.5, 'train/seconds': 0.5}
+    """
+    values = {**line, **line.get("time", {})}
+    return {
+        f"{line['kind']}/{name}": value
+        for name, value in values.items()
+        if name != "step" and isinstance(value, int | float) and math.isfinite(value)
+    }
 
 
 def validation_lines(path: Path) -> list[dict]:

@@ -128,6 +128,7 @@ class Workdir:
             content = self.read_run()
             del content["self"]
             content["config"] |= {key: settings[key] for key in SCHEDULE_KEYS if key in settings}
+            self.finished.unlink(missing_ok=True)
         write_atomically(self.run, json.dumps(sealed(round_trip_json(content)), indent=1) + "\n")
 
     def check_run(self, config: RunConfig, data: BatchSource) -> int:

@@ -6,14 +6,17 @@ import numpy as np
 import pytest
 
 import bert_jax
+from bert_jax.command import train
 from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.tasks import load_config, pretrain
 from bert_jax.training.task import Task
 from bert_jax.training.workdir import Workdir
+from tests.support.fake_hub import TAKEN, running_hub
 from tests.support.pretraining_runs import logged_metrics, make_corpus, train_command
 from tests.support.project import ROOT
+from tests.support.small_models import write_model
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +70,27 @@ def told(capsys, corpus, workdir, *flags) -> str:
 def test_wrong_settings(flag, said, capsys, corpus, tmp_path):
     assert said in told(capsys, corpus, tmp_path / "run", f"--config.{flag}")
     assert not (tmp_path / "run").exists(), "nothing is begun"
+
+
+def test_the_finished_model_is_pushed_to_a_private_repository(corpus, tmp_path, monkeypatch):
+    workdir = tmp_path / "run"
+
+    def start_training(*_) -> None:
+        write_model(tmp_path / "drawn")
+        bert_jax.load(tmp_path / "drawn").save(workdir / "model")
+
+    monkeypatch.setattr(train, "start_training", start_training)
+    with running_hub() as hub:
+        assert main([*train_command(corpus, workdir)[3:], "--push", "me/tiny"]) == 0
+    files = {path.name: path.read_bytes() for path in (workdir / "model").iterdir()}
+    assert "model.safetensors" in files and hub.files["me/tiny", "main"] == files
+    assert hub.visibilities["me/tiny"] == "private"
+
+
+def test_a_repository_of_somebody_else_is_refused_before_the_run_begins(capsys, corpus, tmp_path):
+    with running_hub():
+        assert "may not write" in told(capsys, corpus, tmp_path / "run", "--push", TAKEN)
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_key_of_the_file_that_nothing_reads(capsys, corpus, tmp_path):

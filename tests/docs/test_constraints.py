@@ -11,12 +11,12 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
+from tests.support.environments import PYTHONS
 from tests.support.project import ROOT
 from tests.support.requirements import required_packages
 
 CONSTRAINTS = ROOT / "launch" / "constraints.txt"
 LINE = re.compile(r'([a-z0-9-]+)==([0-9.a-z]+)(?:; (python_version (?:==|>=|<) "3\.\d+"))?')
-PYTHONS = re.search(r"^tried=\((.*)\)$", (ROOT / "launch/python.sh").read_text(), re.M)[1].split()
 
 
 def versions() -> Iterator[tuple[str, str, Marker | None]]:

@@ -58,6 +58,7 @@ OPEN_AS = {
 # Shown in a folder with `model`, an embedder, and the small files that the examples name.
 SHOWN_WITH_FILES = {
     "bert_jax.runs.train", "bert_jax.runs.finetune", "bert_jax.runs.evaluate", "bert_jax.runs.corpus",
+    "bert_jax.runs.follow",
     "bert_jax.runs.hard_negatives", "bert_jax.runs.training_task",
     "bert_jax.search.index",
     "bert_jax.search.vector_shards",
@@ -94,6 +95,14 @@ def written(tmp_path_factory) -> Path:
     ):
         lines = [json.dumps({"_id": key, "text": text}) + "\n" for key, text in rows]
         (folder / f"collection/{name}.jsonl").write_text("".join(lines))
+    (folder / "run/folds").mkdir(parents=True)
+    (folder / "run/finished.json").touch()
+    measured = [("train", 10, 2.5, 900.0), ("train", 20, 2.25, 950.0), ("validation", 20, 2.375, None)]
+    lines = [
+        {"step": step, "kind": kind, "loss": loss, "time": {"tokens_per_second": speed}}
+        for kind, step, loss, speed in measured
+    ]
+    (folder / "run/metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     (folder / "collection/qrels.tsv").write_text("query-id\tcorpus-id\tscore\nq\ta\t1\n")
     return folder
 
@@ -145,4 +154,4 @@ def test_examples_of(name, tmp_path):
 def test_what_a_person_calls_shows_an_example(of_use):
     names = [name for name, value in vars(of_use).items() if callable(value) and name[0] != "_"]
     without = {name for name in names if ">>> " not in (getattr(of_use, name).__doc__ or "")}
-    assert without <= {"get_embedding_dimension", "get_sentence_embedding_dimension"}
+    assert without <= {"push_to_hub", "get_embedding_dimension", "get_sentence_embedding_dimension"}

@@ -1,15 +1,18 @@
 """The source distribution and the wheel, built as for an index and installed where nothing else is."""
 
+import re
 import shutil
 import subprocess
 import sys
 import tarfile
-import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.metadata import Metadata
 
+import bert_jax
+from tests.support.environments import PYTHONS, find_python
 from tests.support.project import ROOT
 
 pytestmark = pytest.mark.slow
@@ -31,15 +34,6 @@ def built(tmp_path_factory) -> Path:
         copy(ROOT / name, source / name)
     ran(sys.executable, "-m", "build", source)
     return source / "dist"
-
-
-@pytest.fixture(scope="module")
-def environment(built, tmp_path_factory) -> Path:
-    """A virtual environment with the wheel alone, not even what it needs."""
-    place = tmp_path_factory.mktemp("environment")
-    ran(sys.executable, "-m", "venv", place)
-    ran(place / "bin/pip", "install", "--no-deps", "--no-index", *built.glob("*.whl"))
-    return place
 
 
 def files(folder: str) -> set[str]:
@@ -65,14 +59,50 @@ def test_the_source_distribution_holds_what_the_wheel_is_built_of(built):
     assert inside >= files("bert_jax") | files("configs") | {"LICENSE", "README.md", "pyproject.toml"}
 
 
-@pytest.mark.long
-def test_the_installed_command_shows_its_verbs_where_nothing_else_is(environment, tmp_path):
-    shown = ran(environment / "bin/bert-jax", cwd=tmp_path)
-    assert "  train " in shown
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    assert ran(environment / "bin/bert-jax", "--version", cwd=tmp_path) == f"bert-jax {version}\n"
-    ran(environment / "bin/python", "-c", "import bert_jax; assert bert_jax.__version__", cwd=tmp_path)
-    assert (environment / "share/bert-jax/configs/pretrain.py").is_file()
+@pytest.mark.parametrize("python", PYTHONS)
+@pytest.mark.parametrize("kind", ["*.whl", pytest.param("*.tar.gz", marks=pytest.mark.long)])
+def test_on_every_python_the_installed_command_shows_its_verbs_where_nothing_else_is(
+    kind, python, built, tmp_path
+):
+    program = find_python(python)
+    if program is None:
+        pytest.skip(f"Python {python} is not on this machine")
+    ran(program, "-m", "venv", "--without-pip", tmp_path)
+    (archive,) = built.glob(kind)
+    ran(
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        tmp_path / "bin/python",
+        "install",
+        "--no-deps",
+        "--no-compile",
+        archive,
+    )
+    assert "  train " in ran(tmp_path / "bin/bert-jax", cwd=tmp_path)
+    assert ran(tmp_path / "bin/bert-jax", "--version", cwd=tmp_path) == f"bert-jax {bert_jax.__version__}\n"
+    named = ran(tmp_path / "bin/python", "-c", "import bert_jax; print(len(dir(bert_jax)))", cwd=tmp_path)
+    assert int(named) == len(bert_jax.__all__)
+    assert (tmp_path / "share/bert-jax/configs/pretrain.py").is_file()
+
+
+def test_an_index_shows_what_the_project_says_of_itself(built):
+    """`Metadata` refuses what an index refuses."""
+    (wheel,) = built.glob("*.whl")
+    with zipfile.ZipFile(wheel) as opened:
+        (name,) = (name for name in opened.namelist() if name.endswith(".dist-info/METADATA"))
+        shown = Metadata.from_email(opened.read(name), validate=True)
+    assert str(shown.version) == bert_jax.__version__ == newest_version()
+    assert shown.license_expression == "Apache-2.0" and shown.description_content_type == "text/markdown"
+    assert shown.description == (ROOT / "README.md").read_text() and shown.keywords
+    pythons = [line.rpartition(" ")[2] for line in shown.classifiers if re.search(r":: 3\.\d+$", line)]
+    assert pythons == sorted(PYTHONS) and all(f"{python}.0" in shown.requires_python for python in PYTHONS)
+
+
+def newest_version() -> str:
+    """The version of the newest release in the changelog."""
+    return re.search(r"^## \[(.*?)\] - \d{4}-\d\d-\d\d$", (ROOT / "CHANGELOG.md").read_text(), re.M)[1]
 
 
 @pytest.mark.long

@@ -33,6 +33,7 @@ from bert_jax.text.wordpiece import WordPiece
 from bert_jax.training.opened_run import preview_run
 from tests.bench.command import make_parser
 from tests.serve.processes import serving
+from tests.support.fake_hub import running_hub
 from tests.support.google_checkpoints import google_shapes, write_google_checkpoint
 from tests.support.made_up_language import ENTRIES, join_documents, random_documents
 from tests.support.package_order import ORDER
@@ -52,11 +53,13 @@ GUIDES = (
     "migrate",
     "convert",
     "bench",
+    "SKILL",
 )
 RESULTS = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "configs/guides/bench").glob("*.md"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PAGES = (
     FRONT,
+    "CHANGELOG.md",
     "configs/README.md",
     *(f"configs/guides/{name}.md" for name in GUIDES),
     *RESULTS,
@@ -306,7 +309,8 @@ def take_up(module: str, code: str) -> None:
 
 def run_page(page: str, capfd) -> None:
     try:
-        run_blocks(page, capfd)
+        with running_hub():
+            run_blocks(page, capfd)
     finally:
         SERVER.stop()
 
@@ -319,7 +323,7 @@ def run_blocks(page: str, capfd) -> None:
             for words in commands(block):
                 run(words, capfd)
         elif block.startswith("# pip install"):
-            continue  # other packages and a server: tests/search/test_export.py, tests/serve/test_guide_clients.py
+            continue  # other packages: tests/search/test_export.py, tests/serve/test_guide_clients.py, tests/peers
         elif module:
             assert block.count("\n") < 40, "an example to read at a glance"
             take_up(module[1], block)
@@ -451,9 +455,37 @@ def test_what_a_page_names_is_there(page):
     assert paths and not [path for path in paths if not path.exists()]
 
 
+def test_what_assistants_read_leads_to_every_guide_that_is_there():
+    """llms.txt: a title, a summary, and sections of links (https://llmstxt.org)."""
+    file = ROOT / "configs/guides/llms.txt"
+    text = file.read_text(encoding="utf-8")
+    assert re.match(r"# .+\n\n> .+\n\n", text)
+    lines = [
+        line for line in text.partition("\n## ")[2].splitlines()[1:] if line and not line.startswith("## ")
+    ]
+    linked = {file.parent / re.fullmatch(r"- \[.+?\]\((.+?)\): .+", line)[1] for line in lines}
+    assert not [path for path in linked if not path.is_file()]
+    guides = {path for path in file.parent.glob("*.md") if path.name != "bench.md"}
+    assert guides <= linked
+
+
+def test_the_skill_says_when_it_is_used():
+    """By the frontmatter of Agent Skills: a name of small letters, and a description of at most 1,024 characters."""
+    ((name, description),) = re.findall(
+        r"\A---\nname: ([a-z-]{1,64})\ndescription: (.+)\n---\n", TEXT["configs/guides/SKILL.md"]
+    )
+    assert (
+        name == "bert-jax"
+        and "Use when" in description
+        and len(description) <= 1024
+        and ": " not in description
+    )
+
+
 def test_every_page_is_among_those_that_are_run():
     pages = {path.relative_to(ROOT) for name in FOLDERS for path in (ROOT / name).rglob("*.md")}
-    assert {FRONT, *map(str, pages)} == set(PAGES)
+    pages |= {path.relative_to(ROOT) for path in ROOT.glob("*.md")}
+    assert {*map(str, pages)} == set(PAGES)
 
 
 def test_the_front_page_and_those_of_results_are_short():

@@ -126,6 +126,7 @@ CALLS = (
         bert_jax.finetune(masked, ['w1', 'w2'], ['a', 'b'], workdir=WRONG)
         opened_task(small).save(WRONG, opened_task(small).initial_params())  # 8
         bert_jax.open_vectors(WRONG)
+        bert_jax.follow(WRONG)
         Index.open(WRONG)
         Index.open(indexed(), WRONG)  # 0 8
         Index.open(indexed(), engine=WRONG)
@@ -170,6 +171,9 @@ CALLS = (
         embed.encode('w1', device=WRONG)  # 7
         classify.classify('w1', long_texts=WRONG)
         classify.zero_shot('w1', ['w1'], hypothesis_template=WRONG)
+        mlm.push_to_hub(WRONG)
+        mlm.push_to_hub('me/bert', revision=WRONG)
+        mlm.push_to_hub('me/bert', commit_message=WRONG)
         bert_jax.train(WRONG, workdir='run')
         probe(label_descriptions=WRONG)  # 3
         bert_jax.open_task(WRONG)
@@ -195,6 +199,8 @@ CALLS = (
         answer.answer('w1', 'w2', allow_no_answer=WRONG)  # 6
         bert_jax.load(masked, tokenizer=WRONG)
         bert_jax.load(masked, batch_invariant=WRONG)
+        bert_jax.follow('.', wait=WRONG)
+        mlm.push_to_hub('me/bert', private=WRONG)
         Index.open('.', verify=WRONG)
         Index.open(indexed()).add(TWO, replace=WRONG)
         bert_jax.open_vectors('.', dequantize=WRONG)

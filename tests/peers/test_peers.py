@@ -5,6 +5,7 @@ import ast
 import pytest
 
 from bert_jax.export.static_directory import export_static
+from tests.peers.trackers import READERS, read_followers
 from tests.peers.trials import TRIALS, read_adapters
 from tests.support.environments import new_environment, run_command
 from tests.support.minilm import MINILM
@@ -20,6 +21,7 @@ VERSIONS = {
     "spacy": "3.8.18",
 }
 MODEL2VEC = "0.10.0"
+TRACKERS = {"wandb": "0.31.0", "mlflow": "3.17.2", "trackio": "0.43.0"}
 # What these need beside sentence-transformers, which they do not need here.
 INSTEAD_OF_DEPENDENCIES = {
     "bertopic": ["hdbscan", "umap-learn", "pandas", "plotly", "scikit-learn", "tqdm"],
@@ -58,3 +60,17 @@ def test_model2vec_and_we_open_the_static_embeddings_of_the_other(environment, t
     run_command(environment / "pip", "install", "--quiet", "-e", ROOT, f"model2vec=={MODEL2VEC}")
     python = environment / "python"
     run_command(python, "-m", "tests.peers.model2vec_trial", tmp_path / "distilled", tmp_path)
+
+
+def test_each_tracker_follows_a_run_by_a_few_lines_of_the_guide():
+    followers = read_followers()
+    assert followers.keys() == TRACKERS.keys() == READERS.keys()
+    assert max(len(ast.unparse(ast.parse(code)).splitlines()) for code in followers.values()) <= 5
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("tracker", TRACKERS)
+def test_a_tracker_keeps_each_measurement_of_a_run(tracker, environment, tmp_path):
+    release = f"{tracker}=={TRACKERS[tracker]}"
+    run_command(environment / "pip", "install", "--quiet", "-e", ROOT, release)
+    run_command(environment / "python", "-m", "tests.peers.trackers", tracker, tmp_path)

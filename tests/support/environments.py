@@ -1,6 +1,7 @@
 """Environments of other packages, each with a Python of its own."""
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -8,7 +9,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.support.project import ROOT
+from tests.support.project import LAUNCH, ROOT
+
+PYTHONS = re.search(r"^tried=\((.*)\)$", (LAUNCH / "python.sh").read_text(), re.M)[1].split()
+
+
+def find_python(version: str) -> str | None:
+    """The path of a Python of this version, if this machine has one."""
+    script = f'source "{LAUNCH}/python.sh" && find_python {version}'
+    return subprocess.run(["bash", "-c", script], capture_output=True, text=True).stdout.strip() or None
 
 
 def run_command(*command, **variables: str) -> str:

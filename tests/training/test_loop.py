@@ -111,6 +111,7 @@ def test_a_run_does_not_go_on_with_other_settings(copied_run, capsys):
 
 
 def test_steps_may_be_raised_and_the_schedule_is_the_new_one(copied_run, capsys):
+    Workdir(copied_run).finished.touch()
     output = continue_run(copied_run, capsys, steps=24)
     assert "steps raised from 20 to 24; from here on the schedule is that of 24\n" in output
     assert "resuming at step 20" in output
@@ -121,6 +122,7 @@ def test_steps_may_be_raised_and_the_schedule_is_the_new_one(copied_run, capsys)
         "after 5 steps of warm-up, 19 to the end"
     )
     assert Workdir(copied_run).read_run()["config"]["steps"] == 24
+    assert not Workdir(copied_run).finished.exists(), "a program that follows the run waits for its new end"
     with pytest.raises(BertJaxError, match="steps was 24 and is 20"):
         continue_run(copied_run, capsys)
 
