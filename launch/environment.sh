@@ -10,7 +10,10 @@ set -euo pipefail
 # shellcheck source=launch/usage.sh
 source "$(dirname "${BASH_SOURCE[0]}")/usage.sh"
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-export PIP_NO_COMPILE=1 # Python compiles what it imports; to compile all that is installed takes minutes
+# Python compiles what it imports, and keeps it; to compile all that is installed takes minutes. Without what is kept,
+# each process would begin with seconds of compiling.
+export PIP_NO_COMPILE=1
+unset PYTHONDONTWRITEBYTECODE
 # shellcheck source=launch/python.sh
 source launch/python.sh
 extra=${1:-}
