@@ -3,6 +3,7 @@
 import json
 import re
 import resource
+import runpy
 import subprocess
 import sys
 from itertools import pairwise
@@ -50,7 +51,7 @@ def test_it_is_built_in_seconds(built):
 
 def test_every_page_for_people_is_in_the_navigation(built):
     folder, _ = built
-    shown = set(re.findall(r"[\w./]+\.md", (folder / "mkdocs.yml").read_text(encoding="utf-8")))
+    shown = set(re.findall(r"[\w./-]+\.md", (folder / "mkdocs.yml").read_text(encoding="utf-8")))
     pages = {path.relative_to(folder / "docs").as_posix() for path in (folder / "docs").rglob("*.md")}
     assert shown == pages >= {"README.md", "configs/guides/trust.md", "reference/python/index.md"}
 
@@ -83,6 +84,18 @@ def test_a_link_that_leads_nowhere_is_refused(built, tmp_path, link):
         ran = build(tmp_path)
         assert (ran.returncode == 0) is is_right, ran.stdout + ran.stderr
     assert "does not exist" in ran.stdout + ran.stderr
+
+
+@pytest.mark.parametrize("link", ["[a file](none.yaml)", "![a picture](none.png)", "[a page](none.md#there)"])
+def test_a_file_that_is_not_there_is_refused(tmp_path, link):
+    find_links = runpy.run_path(str(LAUNCH / "docs.py"))["find_links"]
+    (tmp_path / "there.png").touch()
+    page = tmp_path / "page.md"
+    page.write_text("![this](there.png) `[code](none.md)` [the web](https://example.org)\n")
+    assert find_links(page) == [tmp_path / "there.png"]
+    page.write_text(link)
+    with pytest.raises(SystemExit, match="leads nowhere"):
+        find_links(page)
 
 
 @pytest.mark.parametrize(
