@@ -103,11 +103,11 @@ def python_pages() -> Iterator[tuple[str, str]]:
     for name in bert_jax.__all__:
         value = getattr(bert_jax, name)
         members = list_members(value) if inspect.isclass(value) else []
-        options = {"show_root_full_path": False, "members": members or False}
+        options = {"show_root_full_path": False, "members": members, "inherited_members": bool(members)}
         entry = f"---\ntitle: {name}\n---\n\n::: bert_jax.{name}\n    options: {options}\n"
         yield name, "\n".join([entry, *(list_fields(value) if inspect.isclass(value) else ())])
         rows.append((f"[{name}]({name}.md)", first_sentence(value)))
-    options = {"members": ESTIMATORS, "merge_init_into_class": True}
+    options = {"members": ESTIMATORS, "inherited_members": True, "merge_init_into_class": True}
     yield "sklearn", f"---\ntitle: sklearn\n---\n\n::: bert_jax.sklearn\n    options: {options}\n"
     rows.append(("[sklearn](sklearn.md)", "Estimators for scikit-learn's pipelines and cross-validation."))
     yield "index", "\n".join(["# All public names\n", *format_table(("`bert_jax.`", "what it is"), rows)])

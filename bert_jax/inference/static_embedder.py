@@ -27,7 +27,11 @@ class StaticEmbedder(Embedder):
 
     @classmethod
     def load(cls, path, **settings: Any) -> Self:
-        """Open static embeddings; `settings` are those of `Encoder.load`."""
+        """Open static embeddings; `settings` are those of `Encoder.load`.
+
+        >>> bert_jax.StaticEmbedder.load("static").encode(["the cat", "the mat"]).shape
+        (2, 4)
+        """
         return super(Embedder, cls).load(path, **settings)
 
     def _run(

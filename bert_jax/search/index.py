@@ -168,7 +168,10 @@ class Index:
         return remove_documents(self, ids)
 
     def refresh(self) -> None:
-        """Load the changes made since the index was opened."""
+        """Load the changes made since the index was opened.
+
+        >>> bert_jax.Index.open("index").refresh()
+        """
         before = self.manifest.models
         self.manifest, self.segments = read_current(self.path)
         self.__dict__.pop("keywords", None)

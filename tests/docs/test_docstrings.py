@@ -20,6 +20,7 @@ from bert_jax.inference.sparse_embedder import SparseEmbedder
 from bert_jax.inference.text_outcomes import mean_state_vectors
 from bert_jax.predictions.out_of_scope import OutOfScopeDetector
 from tests.support.small_models import SMALL_CONFIG, SMALL_TEXTS, write_model
+from tests.support.static_models import write_model2vec
 
 MODULES = [
     name for _, name, _ in pkgutil.walk_packages(bert_jax.__path__, "bert_jax.") if "__main__" not in name
@@ -62,6 +63,7 @@ SHOWN_WITH_FILES = {
     "bert_jax.runs.hard_negatives", "bert_jax.runs.training_task",
     "bert_jax.search.index",
     "bert_jax.search.vector_shards",
+    "bert_jax.inference.static_embedder",
 }  # fmt: skip
 # The front page and that of the package train by these functions.
 RUN_BY_PAGES = {"bert_jax.runs.finetune", "bert_jax.runs.training_task"}
@@ -79,6 +81,7 @@ class LastLines(doctest.OutputChecker):
 def written(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("written")
     write_model(folder / "model", replace(SMALL_CONFIG, max_position_embeddings=128))
+    write_model2vec(folder / "static")
     write_model(folder / "classifier", SMALL_CONFIG, ("classify",), ("bad", "good"))
     rows = [f"{text},{label}\n" for text, label in zip(SMALL_TEXTS, ["bad", "good"] * 4, strict=True)]
     (folder / "train.csv").write_text("text,label\n" + "".join(rows) * 3)
