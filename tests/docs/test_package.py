@@ -36,8 +36,11 @@ def built(tmp_path_factory) -> Path:
     return source / "dist"
 
 
-def files(folder: str) -> set[str]:
-    return {str(path.relative_to(ROOT)) for path in (ROOT / folder).rglob("*.py")}
+def files(folder: str, pattern: str = "**/*.py") -> set[str]:
+    return {str(path.relative_to(ROOT)) for path in (ROOT / folder).glob(pattern)}
+
+
+CONFIGS = files("configs", "*.py")  # and no notebooks
 
 
 def test_the_wheel_holds_the_package_and_the_configs_and_no_more(built):
@@ -47,7 +50,7 @@ def test_the_wheel_holds_the_package_and_the_configs_and_no_more(built):
     page = {str(path.relative_to(ROOT)) for path in (ROOT / "bert_jax/serve/page").rglob("*.*")}
     assert package == files("bert_jax") | page | {"bert_jax/py.typed"}
     configs = {name.split("share/bert-jax/")[1] for name in inside if "share/bert-jax/" in name}
-    assert configs == files("configs")
+    assert configs == CONFIGS
     others = {name.split("/")[0] for name in inside} - {"bert_jax"}
     assert all(".dist-info" in name or ".data" in name for name in others)
 
@@ -56,7 +59,7 @@ def test_the_source_distribution_holds_what_the_wheel_is_built_of(built):
     (archive,) = built.glob("*.tar.gz")
     with tarfile.open(archive) as opened:
         inside = {name.partition("/")[2] for name in opened.getnames()}
-    assert inside >= files("bert_jax") | files("configs") | {"LICENSE", "README.md", "pyproject.toml"}
+    assert inside >= files("bert_jax") | CONFIGS | {"LICENSE", "README.md", "pyproject.toml"}
 
 
 @pytest.mark.parametrize("python", PYTHONS)

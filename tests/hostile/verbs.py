@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from bert_jax.hub.sparse_encoder import SparseSettings
 from bert_jax.search.index_manifest import INDEX_FILE, read_index_manifest
 from tests.support.pretraining_runs import train_command
 
@@ -83,6 +84,10 @@ CASES = {
         "prepare", "--input", small / "text.txt", "--layout", "sentences", "--tokenizer", small / "vocabulary",
         "--processes", 1, "--output", folder / "corpus"], "corpus", again=False),
     "train": Case(training, "run/model"),
+    "train sparse": Case(lambda small, folder: [
+        "train", "--config", "sparse", "--workdir", folder / "run", f"--config.init={small / 'masked'}",
+        f"--config.data.train={small / 'pairs.jsonl'}", "--config.steps=6", "--config.data.batch_size=8",
+        "--config.checkpoints.every=3"], "run/model"),
     "export": Case(lambda small, folder: [
         "export", small / "run", "--output", folder / "model"], "model", again=False),
     "export --adapter": Case(lambda small, folder: [
@@ -99,6 +104,9 @@ CASES = {
     "embed": Case(lambda small, folder: [
         "embed", "--model", small / "masked", "--input", small / "many.txt", "--output", folder / "out.npy"],
         "out.npy"),
+    "embed to .npz": Case(lambda small, folder: [
+        "embed", "--model", small / "sparse", "--input", small / "many.txt", "--output", folder / "out.npz"],
+        "out.npz"),
     "pairs": Case(lambda small, folder: [
         "pairs", small / "many.txt", "--output", folder / "pairs.jsonl"], "pairs.jsonl"),
     "mine": Case(lambda small, folder: [
@@ -108,6 +116,9 @@ CASES = {
         "index", "--output", small / "index", "--export", folder / "index.parquet"], "index.parquet"),
     "index": IndexCase(lambda small, folder: [
         "index", small / "documents.jsonl", "--model", small / "masked", "--output", folder / "index"], begins=False),
+    "index --sparse-model": IndexCase(lambda small, folder: [
+        "index", small / "documents.jsonl", "--sparse-model", small / "sparse", "--output", folder / "index"],
+        begins=False),
     "index DOCS": IndexCase(lambda small, folder: [
         "index", small / "more.jsonl", "--output", folder / "index", "--replace"]),
     "index --remove": IndexCase(lambda small, folder: [
@@ -131,6 +142,10 @@ def material(small: Path) -> Path:
     for name, numbers in (("documents", range(200)), ("more", range(150, 300))):
         documents = ({"id": str(n), "text": " ".join(lines[n : n + 1 + n % 5])} for n in numbers)
         (small / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in documents))
+    if not (small / "sparse").exists():
+        material.model(
+            small / "sparse", small / "vocabulary", ("mlm",), sparse=SparseSettings(query_weights=True)
+        )
     if not (small / "indexed").exists():
         flags = ["--model", str(small / "masked"), "--output", str(small / "indexed")]
         assert main(["index", str(small / "documents.jsonl"), *flags]) == 0

@@ -9,6 +9,7 @@ import hashlib
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import warnings
 from collections import deque
@@ -68,7 +69,7 @@ def make_chunks(source: TextSource, recipe: ChunkSettings, directory: Path, proc
                 waiting.append(Future())
                 waiting[-1].set_result(path)
             else:
-                with ignoring_the_terminal():
+                with ignoring_the_terminal(), without_script():
                     waiting.append(pool.submit(make_chunk_in_worker, documents, path))
             # Read enough ahead to keep all workers busy, and keep no more text in memory than that.
             while len(waiting) > 2 * processes:
@@ -101,6 +102,18 @@ def ignoring_the_terminal() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def without_script() -> Iterator[None]:
+    """Processes that are started inside do not run the user's script first, which may call `prepare` unguarded."""
+    main = sys.modules["__main__"]
+    script = main.__dict__.pop("__file__", None)
+    try:
+        yield
+    finally:
+        if script is not None:
+            main.__file__ = script
 
 
 def read_with_progress(source: TextSource) -> Iterator[str]:

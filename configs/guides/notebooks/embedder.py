@@ -65,7 +65,7 @@ paths = [path for path in sorted(library.rglob("*.py")) if not {"test", "site-pa
 random.Random(1).shuffle(paths)
 test, train = [], []
 for path in paths:  # a module is for training or for measuring, never for both
-    part = test if len(test) < 300 else train
+    part = test if len(test) < most_pairs / 3 else train
     part += find_pairs(path)
     if len(train) >= most_pairs:
         break

@@ -53,13 +53,15 @@ index = bert_jax.Index.build(documents, folder / "index", model=start)
 # ## Search
 #
 # Long chapters were split into passages. A hit is a passage, with its place in its document. By default the index
-# searches by keywords (BM25) and by vectors, and adds the two scores.
+# searches by keywords (BM25) and by vectors, and adds the two scores; `retrievers` names one of them.
 
 # %%
-question = "stop the program with a message if a condition does not hold"
-for hit in index.search(question, top_k=3):
-    print(f"{hit.score:.3f}  {hit.id}, characters {hit.start} to {hit.end}")
-    print("      ", " ".join(hit.text.split())[:100], "...")
+question = "compare two things for being the very same object"
+for retrievers in (["keywords"], ["vectors"], None):
+    print(*(retrievers or ["both"]))
+    for hit in index.search(question, top_k=2, retrievers=retrievers):
+        print(f"  {hit.score:.2f}  {hit.id}, characters {hit.start} to {hit.end}")
+        print("       ", " ".join(hit.text.split())[:90], "...")
 
 # %% [markdown]
 # ## Which way is best?

@@ -27,7 +27,6 @@ import os
 import shutil
 import socket
 import time
-import urllib.error
 import urllib.request
 
 import matplotlib.pyplot as plt
@@ -90,7 +89,7 @@ while server.poll() is None and time.monotonic() < begun + 300:
     try:
         ask("/health")
         break
-    except urllib.error.URLError:  # it is starting
+    except OSError:  # it is starting
         time.sleep(0.2)
 print(f"ready after {time.monotonic() - begun:.0f} s")
 
@@ -113,18 +112,8 @@ print("the server ended with exit code", server.wait(60))
 # the answers faster, and changes them a little: look how much.
 
 # %%
-export = [
-    *bert_jax_command,
-    "export",
-    model,
-    "--format",
-    "onnx",
-    "--quantize",
-    "auto",
-    "--output",
-    folder / "onnx",
-]
-subprocess.run(export, check=True)
+export = f"export {model} --format onnx --quantize auto --output {folder / 'onnx'}"
+subprocess.run([*bert_jax_command, *export.split()], check=True)
 texts = [text for text, _ in test]
 by_jax = run.model.predict_proba(texts)
 for dtype in ("float32", "int8"):

@@ -4,6 +4,8 @@ import gzip
 import json
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +23,7 @@ from bert_jax.text.sentences import split_sentences
 from bert_jax.text.text_source import LONGEST_LINE, TextSource
 from bert_jax.text.tokenizer_directory import open_tokenizer
 from tests.support.made_up_language import random_documents, save_tokenizer, token_ids
+from tests.support.project import ROOT
 
 DOCUMENTS = random_documents(40, seed=9)
 TEXTS = ["\n".join(" ".join(sentence) for sentence in document) for document in DOCUMENTS]
@@ -218,3 +221,17 @@ def test_a_chunk_is_on_the_disk_before_it_has_its_name(vocabulary, tmp_path, mon
     monkeypatch.setattr(os, "replace", lambda old, new: calls.append((old.name, new.name)))
     chunks.make_chunk(TEXTS[:2], path, recipe, open_tokenizer(vocabulary))
     assert calls == [("a.npz.partial", True), ("a.npz.partial", "a.npz")]
+
+
+@pytest.mark.slow
+def test_a_script_without_a_guard_is_not_run_again_by_the_workers(vocabulary, tmp_path):
+    (tmp_path / "text.txt").write_text("\n\n".join(TEXTS))
+    script = tmp_path / "script.py"
+    script.write_text(
+        f"import bert_jax\nbert_jax.prepare('text.txt', {str(vocabulary)!r}, 'corpus')\nprint('once', __file__)\n"
+    )
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    ran = subprocess.run(
+        [sys.executable, script], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert (ran.returncode, ran.stdout) == (0, f"once {script}\n"), ran.stderr
