@@ -1,6 +1,7 @@
 """Losses of embeddings by themselves: padding, settings, equal texts and blocks."""
 
 from dataclasses import replace
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +26,11 @@ def batch_of(texts: int, scores: np.ndarray, seed: int = 0):
     teacher[:, 1] += 0.3 * teacher[:, 0]
     beside = {"scores": scores, "teacher": teacher}
     return vectors, {"ids": ids, "label_weights": np.ones(GROUPS, np.float32)} | beside
+
+
+@partial(jax.jit, static_argnames=("name", "settings"))
+def compute(name: str, vectors, batch: dict, settings: EmbeddingLossSettings):
+    return EMBEDDING_LOSSES[name].compute(vectors, batch, settings)
 
 
 def scores_of(columns: int) -> np.ndarray:
@@ -61,8 +67,7 @@ def test_a_loss_reads_the_settings_that_it_names(name):
     )
 
     def value(settings: EmbeddingLossSettings) -> float:
-        compute = jax.jit(lambda vectors, batch: loss.compute(vectors, batch, settings).mean)
-        return float(compute(vectors, batch))
+        return float(compute(name, vectors, batch, settings).mean)
 
     before = value(settings)
     changed = {key for key, to in changes.items() if value(replace(settings, **{key: to})) != before}
@@ -73,11 +78,9 @@ def test_a_loss_reads_the_settings_that_it_names(name):
 def test_a_learnt_scale_is_that_of_each_anchor():
     vectors, batch = batch_of(3, scores_of(1))
     for name in ("multiple_negatives", "guided"):
-        compute = EMBEDDING_LOSSES[name].compute
-        fixed = compute(vectors, batch, EmbeddingLossSettings(13.0, 0.0, True))
-        learnt = compute(
-            vectors, batch | {"scale": np.full(GROUPS, 13.0)}, EmbeddingLossSettings(20.0, 0.0, True)
-        )
+        fixed = compute(name, vectors, batch, EmbeddingLossSettings(13.0, 0.0, True))
+        scaled = batch | {"scale": np.full(GROUPS, 13.0)}
+        learnt = compute(name, vectors, scaled, EmbeddingLossSettings(20.0, 0.0, True))
         assert float(learnt.total) == pytest.approx(float(fixed.total), rel=1e-6)
 
 
@@ -86,9 +89,7 @@ def test_equal_texts_are_no_negatives_of_one_another():
     settings = EmbeddingLossSettings(20.0, 0.0, False)
 
     def loss_of(ids):
-        return float(
-            EMBEDDING_LOSSES["multiple_negatives"].compute(vectors, batch | {"ids": ids}, settings).mean
-        )
+        return float(compute("multiple_negatives", vectors, batch | {"ids": ids}, settings).mean)
 
     def by_hand(masked):
         unit = vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
