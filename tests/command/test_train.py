@@ -14,6 +14,7 @@ from bert_jax.tasks import load_config, pretrain
 from bert_jax.training.task import Task
 from bert_jax.training.workdir import Workdir
 from tests.support.fake_hub import TAKEN, running_hub
+from tests.support.model_outputs import compute_outputs
 from tests.support.pretraining_runs import logged_metrics, make_corpus, train_command
 from tests.support.project import ROOT
 from tests.support.small_models import write_model
@@ -138,7 +139,7 @@ def test_a_run_of_no_steps_measures_what_others_begin_with(corpus, tmp_path):
     hits = []
     for batch in islice(data.validation_batches(data.row_length(0), 0, 1), config.log.max_eval_batches):
         sentences = {name: batch[name] for name in ("input_ids", "token_type_ids", "attention_mask")}
-        logits = np.asarray(model.module.apply({"params": model.params}, sentences)["mlm"])
+        logits = compute_outputs(model, sentences)["mlm"]
         for row, place in np.argwhere(batch["target_weights"] > 0):
             best = np.argsort(-logits[row, batch["target_positions"][row, place]])[:5]
             hits.append(batch["targets"][row, place] in best)

@@ -17,6 +17,7 @@ from bert_jax.tasks import load_config as load_task
 from bert_jax.text.truncation import encode_separately
 from tests.support.finetuning_runs import finetune
 from tests.support.made_up_language import WORDS
+from tests.support.model_outputs import compute_outputs
 from tests.support.tables import write_csv
 from tests.support.texts import random_texts
 from tests.support.tiny_encoder import TOKENIZER
@@ -97,7 +98,7 @@ def test_packed_rows_give_what_rows_of_their_own_give(compared):
     alone = compared.run(encodings, HeadLogits(compared.layout.heads[0], len(LABELS)))
     pieces = [EncodedExample(encoding, n, {}) for n, encoding in enumerate(encodings)]
     batch = collate_rows(pieces, [[2, 0], [1]], 32, 2, TOKENIZER.special.pad, {})
-    together = compared.module.apply({"params": compared.params}, batch)[compared.layout.heads[0]]
+    together = compute_outputs(compared, batch)[compared.layout.heads[0]]
     assert together.shape == (2, 2, 2)
     found = [together[0, 1], together[1, 0], together[0, 0]]
     np.testing.assert_allclose(found, np.stack(alone), atol=1e-5)

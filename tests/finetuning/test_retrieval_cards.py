@@ -24,7 +24,7 @@ FITTED = Calibration("relevance", ("LABEL_0",), (2.0,), offset=-1.0)
 )
 def test_cards_show_sentence_transformers_only_where_it_opens_the_model(family, library, tmp_path):
     layout = family_layout(family, FAMILY_CONFIGS[family] | {"vocab_size": len(ENTRIES)}, ("mlm",))
-    params = jax.device_get(init_random_params(Task(layout), RunConfig()))
+    params = jax.device_get(jax.jit(lambda: init_random_params(Task(layout), RunConfig()))())
     hub.save_model(tmp_path / "init", layout, params, WordPiece.from_vocabulary(ENTRIES))
     rows = [{"query": f"w{i}", "positive": f"w{i} w20", "negative_1": f"w{i + 1} w30"} for i in range(40)]
     train = write_jsonl(tmp_path / "train.jsonl", rows)

@@ -161,8 +161,7 @@ def large(small):
     write_model(small / "ranker", small / "vocabulary", ("classify",), ("LABEL_0",))
     lines = (small / "many.txt").read_text()
     (small / "large.txt").write_text("".join(f"{n} {lines}" for n in range(200)))
-    rows = [json.loads(line) for line in (small / "labelled.jsonl").read_text().splitlines()]
-    (small / "large.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows * 20_000))
+    (small / "large.jsonl").write_text((small / "labelled.jsonl").read_text() * 20_000)
     queries = lines.splitlines()
     candidates = ({"query": queries[n], "documents": queries[n + 1 : n + 500]} for n in range(1000))
     (small / "candidates.jsonl").write_text("".join(json.dumps(row) + "\n" for row in candidates))

@@ -6,6 +6,7 @@ import pytest
 import bert_jax
 from bert_jax.core.errors import BertJaxError
 from tests.support.google_checkpoints import GOOGLE_CONFIG, google_shapes, write_google_checkpoint
+from tests.support.model_outputs import compute_outputs
 from tests.support.seeded_arrays import seeded_tensors
 
 
@@ -54,9 +55,7 @@ def test_outputs_after_import_equal_the_reference(directory, values, tmp_path):
                     ("token_type_ids", encoding.token_type_ids),
                 )
             }
-            ours = model.module.apply(
-                {"params": model.params}, batch | {"attention_mask": np.ones_like(batch["input_ids"])}
-            )
+            ours = compute_outputs(model, batch | {"attention_mask": np.ones_like(batch["input_ids"])})
             with torch.no_grad():
                 expected = theirs(ids, output_hidden_states=True)
             np.testing.assert_allclose(hidden, expected.hidden_states[-1][0], atol=1e-5)

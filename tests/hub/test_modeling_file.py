@@ -14,6 +14,7 @@ from bert_jax.inference.load import load
 from bert_jax.models.heads import HEADS
 from tests.support.cases import long_except
 from tests.support.families import FAMILY_CONFIGS, family_layout
+from tests.support.model_outputs import compute_outputs
 from tests.support.optional_modules import torch, transformers
 from tests.support.seeded_arrays import seeded_tensors
 
@@ -55,7 +56,7 @@ def our_logits(layout, params, rows) -> np.ndarray:
         if len(texts) == 1:
             batch = {name: batch[name] for name in ("input_ids", "token_type_ids", "attention_mask")}
         given = {name: np.array([values], np.int32) for name, values in batch.items()}
-        logits.append(np.asarray(layout.module.apply({"params": params}, given)[layout.heads[-1]])[0])
+        logits.append(compute_outputs(layout, given, params)[layout.heads[-1]][0])
     return np.stack(logits)
 
 

@@ -1,6 +1,7 @@
 """Losses of embeddings by themselves: padding, settings, equal texts and blocks."""
 
 from dataclasses import replace
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +28,11 @@ def batch_of(texts: int, scores: np.ndarray, seed: int = 0):
     return vectors, {"ids": ids, "label_weights": np.ones(GROUPS, np.float32)} | beside
 
 
+@partial(jax.jit, static_argnames=("name", "settings"))
+def compute(name: str, vectors, batch: dict, settings: EmbeddingLossSettings):
+    return EMBEDDING_LOSSES[name].compute(vectors, batch, settings)
+
+
 def scores_of(columns: int) -> np.ndarray:
     return np.random.default_rng(1).uniform(0, 1, (GROUPS, columns)).astype(np.float32)
 
@@ -39,16 +45,14 @@ def test_groups_that_are_padding_say_nothing(name):
     vectors, batch = batch_of(shapes[0][0], scores_of(shapes[0][1]))
     settings = EmbeddingLossSettings(loss.scale, loss.margin, False)
     padded = {key: np.concatenate([x, np.zeros_like(x[:2])]) for key, x in batch.items()}
-    more = jnp.concatenate([vectors, jnp.ones_like(vectors[:2])])
+    more = np.concatenate([vectors, np.ones_like(vectors[:2])])
 
-    def of(batch):
-        return jax.value_and_grad(lambda v: loss.compute(v, batch, settings).mean)
-
-    value, slope = of(batch)(jnp.asarray(vectors))
-    with_padding, its_slope = of(padded)(more)
+    of = jax.jit(jax.value_and_grad(lambda vectors, batch: loss.compute(vectors, batch, settings).mean))
+    value, slope = jax.device_get(of(vectors, batch))
+    with_padding, its_slope = jax.device_get(of(more, padded))
     assert float(with_padding) == pytest.approx(float(value), rel=1e-6)
     np.testing.assert_allclose(its_slope[:-2], slope, atol=1e-6)
-    assert not np.asarray(its_slope[-2:]).any()
+    assert not its_slope[-2:].any()
 
 
 @pytest.mark.slow
@@ -63,7 +67,7 @@ def test_a_loss_reads_the_settings_that_it_names(name):
     )
 
     def value(settings: EmbeddingLossSettings) -> float:
-        return float(loss.compute(vectors, batch, settings).mean)
+        return float(compute(name, vectors, batch, settings).mean)
 
     before = value(settings)
     changed = {key for key, to in changes.items() if value(replace(settings, **{key: to})) != before}
@@ -74,11 +78,9 @@ def test_a_loss_reads_the_settings_that_it_names(name):
 def test_a_learnt_scale_is_that_of_each_anchor():
     vectors, batch = batch_of(3, scores_of(1))
     for name in ("multiple_negatives", "guided"):
-        compute = EMBEDDING_LOSSES[name].compute
-        fixed = compute(vectors, batch, EmbeddingLossSettings(13.0, 0.0, True))
-        learnt = compute(
-            vectors, batch | {"scale": np.full(GROUPS, 13.0)}, EmbeddingLossSettings(20.0, 0.0, True)
-        )
+        fixed = compute(name, vectors, batch, EmbeddingLossSettings(13.0, 0.0, True))
+        scaled = batch | {"scale": np.full(GROUPS, 13.0)}
+        learnt = compute(name, vectors, scaled, EmbeddingLossSettings(20.0, 0.0, True))
         assert float(learnt.total) == pytest.approx(float(fixed.total), rel=1e-6)
 
 
@@ -87,9 +89,7 @@ def test_equal_texts_are_no_negatives_of_one_another():
     settings = EmbeddingLossSettings(20.0, 0.0, False)
 
     def loss_of(ids):
-        return float(
-            EMBEDDING_LOSSES["multiple_negatives"].compute(vectors, batch | {"ids": ids}, settings).mean
-        )
+        return float(compute("multiple_negatives", vectors, batch | {"ids": ids}, settings).mean)
 
     def by_hand(masked):
         unit = vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
@@ -119,11 +119,15 @@ def test_equal_texts_are_no_negatives_of_one_another():
 def test_scores_in_blocks_are_those_at_once(monkeypatch):
     vectors, batch = batch_of(3, scores_of(1))
     settings, batch = EmbeddingLossSettings(20.0, 0.0, True), jax.tree.map(jnp.asarray, batch)
-    of = jax.value_and_grad(lambda v: EMBEDDING_LOSSES["multiple_negatives"].compute(v, batch, settings).mean)
-    at_once, slope = of(jnp.asarray(vectors))
+    loss = EMBEDDING_LOSSES["multiple_negatives"]
+
+    def of(v):
+        return jax.jit(jax.value_and_grad(lambda v: loss.compute(v, batch, settings).mean))(v)
+
+    at_once, slope = of(vectors)
     for size in (2, 4):  # the second leaves a smaller block at the end
         monkeypatch.setattr(embedding, "BLOCK", size)
-        in_blocks, its_slope = of(jnp.asarray(vectors))
+        in_blocks, its_slope = of(vectors)
         assert float(in_blocks) == pytest.approx(float(at_once), rel=1e-6)
         np.testing.assert_allclose(its_slope, slope, atol=1e-6)
 

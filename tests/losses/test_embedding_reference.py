@@ -64,7 +64,7 @@ def both(encoder_path, tmp_path_factory):
     assert task.embedder == EmbedderSettings(max_length=16, prompts={})
     hub.save_model(root / "ours", task.layout, params, tokenizer)
     hub.save_model(
-        root / "teacher", task.layout, jax.device_get(task.layout.init(jax.random.key(5))), tokenizer
+        root / "teacher", task.layout, jax.device_get(jax.jit(task.layout.init)(jax.random.key(5))), tokenizer
     )
 
     batch = jax.tree.map(jnp.asarray, next(iter(data.batches(0, 1, 0, 1))))
@@ -91,7 +91,9 @@ def both(encoder_path, tmp_path_factory):
             of_cases.append(compute(vectors[:, :count], known, settings_of(name, symmetric)).mean)
         return jnp.stack(of_cases)
 
-    values, gradients = jax.jit(lambda params: (losses(params), jax.jacrev(losses)(params)))(params)
+    values, gradients = jax.device_get(
+        jax.jit(lambda params: (losses(params), jax.jacrev(losses)(params)))(params)
+    )
     ours = {
         case: (value, task.layout.to_hf_tensors(jax.tree.map(lambda leaf, n=n: leaf[n], gradients)))
         for n, (case, value) in enumerate(zip(CASES, values, strict=True))

@@ -1,5 +1,7 @@
 """Losses of a cross-encoder through all of its weights, beside sentence-transformers on the same pairs."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -84,7 +86,9 @@ def both(encoder_path, tmp_path_factory):
             of_cases.append(loss.mean)
         return jnp.stack(of_cases)
 
-    values, gradients = jax.jit(lambda params: (losses(params), jax.jacrev(losses)(params)))(params)
+    values, gradients = jax.device_get(
+        jax.jit(lambda params: (losses(params), jax.jacrev(losses)(params)))(params)
+    )
     ours = {
         case: (value, task.layout.to_hf_tensors(jax.tree.map(lambda leaf, n=n: leaf[n], gradients)))
         for n, (case, value) in enumerate(zip(CASES, values, strict=True))
@@ -151,11 +155,11 @@ def padded(rng):
 @pytest.mark.parametrize("name", RANKING_LOSSES)
 def test_what_stands_for_no_document_changes_nothing(name):
     logits, lists, alone = padded(np.random.default_rng(4))
-    compute, settings = RANKING_LOSSES[name].compute, RANKING_LOSSES[name].scale
-    whole, parts = compute(logits, lists, settings), [compute(*one, settings) for one in alone]
+    compute = jax.jit(partial(RANKING_LOSSES[name].compute, scale=RANKING_LOSSES[name].scale))
+    whole, parts = compute(logits, lists), [compute(*one) for one in alone]
     assert float(whole.total) == pytest.approx(float(sum(part.total for part in parts)), rel=1e-5)
     assert float(whole.weight) == float(sum(part.weight for part in parts))
-    slopes = jax.grad(lambda logits: compute(logits, lists, settings).total)(jnp.asarray(logits))
+    slopes = np.asarray(jax.jit(jax.grad(lambda logits: compute(logits, lists).total))(logits))
     assert np.isfinite(slopes).all() and slopes[1, 2] == 0 and np.abs(slopes[1, :2]).max() > 0
 
 

@@ -209,8 +209,8 @@ WAYS = {
 @pytest.mark.parametrize("name", long_except(WAYS, ["EuroBERT"]))
 def test_remat_and_bfloat16_compute_the_same(name):
     batch = seeded_batch(3, 20, 60, 1, targets=4, seed=0)
-    params = Bert(WAYS[name], ("mlm",), pooler=False).init(jax.random.key(0), batch)["params"]
-    params = jax.tree.map(lambda leaf: 5 * leaf, params)
+    params = jax.jit(Bert(WAYS[name], ("mlm",), pooler=False).init)(jax.random.key(0), batch)["params"]
+    params = jax.tree.map(lambda leaf: 5 * leaf, jax.device_get(params))
 
     def results(**changes):
         module = Bert(WAYS[name].replace(**changes), ("mlm",), pooler=False)
@@ -219,7 +219,7 @@ def test_remat_and_bfloat16_compute_the_same(name):
             logits = module.apply({"params": params}, batch)["mlm"]
             return jnp.sin(logits).mean(), logits
 
-        (_, logits), gradients = jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
+        (_, logits), gradients = jax.device_get(jax.jit(jax.value_and_grad(loss, has_aux=True))(params))
         return logits, gradients
 
     logits, gradients = results()

@@ -7,6 +7,7 @@ import pytest
 
 from bert_jax.inference.load import load
 from bert_jax.losses import loss as losses
+from tests.support.model_outputs import compute_outputs
 from tests.support.optional_modules import torch
 from tests.support.seeded_arrays import seeded_batch
 from tests.support.transformers_models import (
@@ -57,7 +58,7 @@ def test_pre_training_equals_transformers(name, length, tmp_path):
         nsp = losses.cross_entropy(outputs["nsp"], batch["labels"], batch["label_weights"])
         return mlm.mean + nsp.mean, outputs
 
-    (ours, outputs), gradients = jax.jit(jax.value_and_grad(loss, has_aux=True))(model.params)
+    (ours, outputs), gradients = jax.device_get(jax.jit(jax.value_and_grad(loss, has_aux=True))(model.params))
     answer = theirs(
         **transformers_inputs(batch),
         labels=transformers_mlm_labels(batch),
@@ -102,7 +103,7 @@ def test_head_equals_transformers_both_ways(class_name, config, tmp_path):
             batch["attention_mask"] > 0, np.maximum(batch["input_ids"], 5), config["pad_token_id"]
         )
     batch = {name: batch[name] for name in ("input_ids", "token_type_ids", "attention_mask")}
-    ours = model.module.apply({"params": model.params}, batch)
+    ours = compute_outputs(model, batch)
     mask = batch["attention_mask"]
 
     def compare(answer):
@@ -157,5 +158,5 @@ def test_answer_loss_equals_transformers(tmp_path):
         start_positions=torch.from_numpy(starts),
         end_positions=torch.from_numpy(ends),
     )
-    logits = model.module.apply({"params": model.params}, batch)["answer"]
+    logits = compute_outputs(model, batch)["answer"]
     assert_close(losses.span_cross_entropy(logits, starts, ends, jnp.ones(3)).mean, answer.loss)

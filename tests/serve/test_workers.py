@@ -12,6 +12,7 @@ from tests.hostile.outcomes import outcome
 from tests.serve.hostile_heads import EMBED, GOOD
 from tests.serve.processes import RunningServer, start_server
 from tests.serve.raw_client import RawConnection, ask, head, is_refused, post
+from tests.support.cases import long_except
 from tests.support.served_models import arguments
 
 pytestmark = [pytest.mark.slow, pytest.mark.ci]
@@ -75,7 +76,7 @@ def test_a_server_that_is_starting_says_so(monkeypatch):
     assert silent
 
 
-def test_a_server_that_compiles_has_its_port_already(model, server):
+def test_a_server_that_compiles_has_its_port_already():
     """Two that start together: the second is refused at once, not when its programs are compiled."""
     from bert_jax.core.errors import BertJaxError
     from bert_jax.serve.workers import bind
@@ -109,7 +110,7 @@ def test_a_worker_that_dies_is_started_again(server):
     assert code == 0 and "are answered" in printed
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("number", long_except([signal.SIGINT, signal.SIGHUP], [signal.SIGINT]))
 def test_a_signal_to_all_processes_ends_them_in_order(server, number):
     """Ctrl-C reaches every process of the server, as does the end of a terminal."""
     workers, connection = workers_of(server), RawConnection(server.port)

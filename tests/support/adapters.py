@@ -22,7 +22,7 @@ def random_adapter(base, head: str, labels=(), seed: int = 5, **settings):
     params = init_missing_parts(layout, 0, set(layout.module_names) - set(params)) | params
     task = SimpleNamespace(layout=layout, layouts={"": layout})
     config = SimpleNamespace(adapter=AdapterConfig(**settings), seed=0, task="classify", init=str(base))
-    trained, frozen = split_params(task, config, params)
+    trained, frozen = split_params(task, config, jax.device_get(params))
     random = np.random.RandomState(seed)
     trained = jax.tree.map(lambda x: np.float32(x + 0.1 * random.standard_normal(x.shape)), trained)
     return task, config, trained, frozen

@@ -13,7 +13,7 @@ def assert_packed_equals_separate(layout, lengths=(5, 9, 4)):
     """Texts in one shared row have the outputs of texts apart, and the gradients."""
     random = np.random.RandomState(4)
     flat = {name: 0.3 * random.standard_normal(shape) for name, shape in layout.shapes().items()}
-    params = jax.tree.map(jnp.float32, unflatten_dict(flat, sep="/"))
+    params = jax.tree.map(np.float32, unflatten_dict(flat, sep="/"))
     total, longest = sum(lengths), max(lengths)
     places = [slice(sum(lengths[:i]), sum(lengths[: i + 1])) for i in range(len(lengths))]
     apart = {
@@ -57,7 +57,7 @@ def assert_packed_equals_separate(layout, lengths=(5, 9, 4)):
                 heads,
             )
 
-        (_, outputs), gradients = jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
+        (_, outputs), gradients = jax.device_get(jax.jit(jax.value_and_grad(loss, has_aux=True))(params))
         return outputs, gradients
 
     (ours, gradients), (expected, of_expected) = run(packed), run(apart)

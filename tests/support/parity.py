@@ -58,7 +58,7 @@ def assert_equals_transformers(
             del given["token_type_ids"]
         model, weights = ours[suffix], {head: float(head in of_class) for head in heads}
         assert model.layout.heads == of_class and model.config == encoder
-        (total, outputs), gradients = run(whole | model.params, batch, weights)
+        (total, outputs), gradients = jax.device_get(run(whole | model.params, batch, weights))
         answer = theirs[suffix](**given, **labels_for_heads(of_class, batch), output_hidden_states=True)
         hidden = answer.last_hidden_state if "last_hidden_state" in answer else answer.hidden_states[-1]
         assert_close(outputs["hidden"], hidden, batch["attention_mask"])

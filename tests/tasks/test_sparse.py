@@ -20,6 +20,7 @@ from bert_jax.training.log import validation_lines
 from bert_jax.training.sharding import make_mesh, place_batches
 from bert_jax.training.state import StepConstants, abstract_state, get_shardings
 from bert_jax.training.warm_start import read_initial_params
+from tests.support.cases import long_except
 from tests.support.embedding_tasks import SPARSE_CONFIG, open_sparse_task, random_pairs
 from tests.support.gradients import assert_gradients_equal
 from tests.support.pretraining_runs import assert_resumes
@@ -32,7 +33,8 @@ pytestmark = pytest.mark.usefixtures("shared_steps")
 # So that they matter beside the loss of a model with initial values.
 REGULARIZERS = ("loss.document_regularizer_weight=0.03", "loss.query_regularizer_weight=0.05")
 STILL = ("model.hidden_dropout_prob=0.0", "model.attention_probs_dropout_prob=0.0")
-MESHES = {"one device": {}, "data 8": {}, "data 4, in parts": {"data": 4, "gradient_accumulation_steps": 2},
+ONE, PARTS = "one device", "data 4, in parts"
+MESHES = {ONE: {}, PARTS: {"data": 4, "gradient_accumulation_steps": 2}, "data 8": {},
           "2 x 2 x 2": {"fsdp": 2, "tensor": 2}, "split": {"shard_optimizer": True}}  # fmt: skip
 
 
@@ -73,23 +75,26 @@ def test_packed_and_bucketed_rows_and_a_batch_in_parts_have_the_same_losses_and_
         assert_gradients_equal(its, gradients, 1e-5)
 
 
-@pytest.mark.slow
-def test_every_mesh_has_the_same_losses_and_gradients(encoder_path, tmp_path):
-    """With dropout; the regularizers are means over all texts of the batch."""
+@pytest.mark.ci
+@pytest.mark.parametrize("mesh", long_except(list(MESHES)[1:], [PARTS]))
+def test_every_mesh_has_the_same_losses_and_gradients(mesh, encoder_path, tmp_path):
+    """With dropout; the regularizers are means over all texts of the batch. In CI, several devices and a batch in
+    parts; tests/training/test_whole_batch_loss.py has the other meshes for a loss of the whole batch."""
     train = write_jsonl(tmp_path / "pairs.jsonl", random_pairs(60))
-    expected, *others = run_on_eight_devices("tests.tasks.test_sparse", str(encoder_path), train)
-    assert len(others) == len(MESHES) - 1
-    for (losses, gradients), name in zip(others, list(MESHES)[1:], strict=True):
-        assert losses == pytest.approx(expected[0], rel=1e-5), name
-        scale = max(expected[1].values())
-        assert gradients == pytest.approx(expected[1], abs=1e-5 * scale, rel=1e-4), name
+    expected, (losses, gradients) = run_on_eight_devices(
+        "tests.tasks.test_sparse", str(encoder_path), train, ONE, mesh
+    )
+    assert losses == pytest.approx(expected[0], rel=1e-5)
+    scale = max(expected[1].values())
+    assert gradients == pytest.approx(expected[1], abs=1e-5 * scale, rel=1e-4)
 
 
-def print_meshes(model, train) -> None:
+def print_meshes(model, train, *meshes) -> None:
     of = partial(compute_gradient, model, train, "data.batching=bucketed", "model.query_weights=learned")
     found = []
-    for name, settings in MESHES.items():
-        devices = 1 if name == "one device" else settings.get("data", 8)
+    for name in meshes:
+        settings = MESHES[name]
+        devices = 1 if name == ONE else settings.get("data", 8)
         losses, gradients, _ = of(devices=devices, **settings)
         leaves = jax.tree_util.tree_leaves_with_path(gradients)
         found.append(

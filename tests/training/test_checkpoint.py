@@ -119,7 +119,7 @@ def test_a_run_that_makes_the_metric_worse_keeps_the_model_before_training(tmp_p
         TrainingLoop, "compute_metrics", lambda run: Measured({"accuracy": accuracies[run.step]})
     )
     task, config = tiny_pretraining(checkpoint_best_metric="accuracy")
-    start = jax.device_get(task.init(jax.random.key(7)))
+    start = jax.device_get(jax.jit(task.init)(jax.random.key(7)))
     train(task, Batches(), config, tmp_path, lambda: start)
     said = capsys.readouterr().err
     assert "accuracy 0.9 before training, 0.7 at step 20; kept: the model before training\n" in said
@@ -186,7 +186,7 @@ def test_a_model_that_went_on_is_averaged_with_its_start(
     monkeypatch.setattr(TrainingLoop, "compute_metrics", lambda run: Measured({"accuracy": next(values)}))
     monkeypatch.setattr(RunConfig, "init_share", given)
     task, config = tiny_pretraining(checkpoint_best_metric="accuracy", checkpoint_keep=9)
-    start = jax.device_get(task.init(jax.random.key(7)))
+    start = jax.device_get(jax.jit(task.init)(jax.random.key(7)))
     train(task, Batches(), config, tmp_path, lambda: start)
     best = "0.9 at step 10, 0.6 at step 20; best: the model of step 10"
     worst = "0.6 at step 20; best: the model before training"

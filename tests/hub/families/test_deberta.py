@@ -102,7 +102,7 @@ def test_the_enhanced_mask_decoder_equals_torch_and_its_positions_survive(kind, 
         logits = model.module.apply({"params": params}, read)["mlm"]
         return (logits * target).sum(), logits
 
-    (_, logits), gradients = jax.jit(jax.value_and_grad(loss, has_aux=True))(model.params)
+    (_, logits), gradients = jax.device_get(jax.jit(jax.value_and_grad(loss, has_aux=True))(model.params))
     table = torch.from_numpy(places).requires_grad_()
     expected = decoded_by_torch(theirs, table, batch)
     assert_close(logits, expected, batch["attention_mask"])

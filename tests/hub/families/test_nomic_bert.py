@@ -9,6 +9,7 @@ from safetensors.numpy import load_file, save_file
 
 from bert_jax.inference.load import load
 from bert_jax.models.encoder_config import RotaryConfig
+from tests.support.model_outputs import compute_outputs
 from tests.support.seeded_arrays import seeded_tensors
 
 # As nomic-embed-text and nomic-bert-2048 are published, in small.
@@ -87,7 +88,7 @@ def test_published_files_compute_what_transformers_computes_of_them(tmp_path):
     batch = {"input_ids": tokens, "token_type_ids": 0 * tokens, "attention_mask": 0 * tokens + 1}
     with torch.no_grad():
         expected = theirs(torch.from_numpy(tokens)).last_hidden_state
-    ours = model.module.apply({"params": model.params}, batch)["hidden"]
+    ours = compute_outputs(model, batch)["hidden"]
     np.testing.assert_allclose(ours, expected, atol=1e-5)
 
 

@@ -16,6 +16,7 @@ from bert_jax.models.encoder_config import LocalAttentionConfig, RotaryConfig
 from bert_jax.report import model_info
 from tests.support.cases import long_except
 from tests.support.families import FAMILY_CONFIGS, add_tensors, write_released
+from tests.support.model_outputs import compute_outputs
 from tests.support.small_models import trees_equal
 
 
@@ -220,7 +221,7 @@ def test_transformers_computes_the_same_from_a_bert_of_another_name(name, tmp_pa
     tokens = np.arange(1, 21).reshape(2, 10)
     batch = {"input_ids": tokens, "token_type_ids": tokens % 2, "attention_mask": np.ones_like(tokens)}
     model = bert_jax.load(tmp_path, tokenizer=False)
-    ours = model.module.apply({"params": model.params}, batch)
+    ours = compute_outputs(model, batch)
     with torch.no_grad():
         answer = theirs(torch.from_numpy(tokens), token_type_ids=torch.from_numpy(batch["token_type_ids"]))
     np.testing.assert_allclose(ours["nsp"], answer.seq_relationship_logits, atol=1e-5)
