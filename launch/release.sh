@@ -33,7 +33,7 @@ trap 'rm -rf "$scratch"' EXIT
 git archive HEAD | tar -x -C "$scratch"
 if [ -n "$repository" ]; then
   # The index knows no file beside README.md.
-  at="$repository/blob/$tag" picture='!\[[^]]*' path='([^:)#][^:)]*)'
+  at="$repository/blob/$tag" picture='!\[[^]]*' path='([^:)#][^:)]*\))'
   sed -i -E "s#($picture\]\()$path#\1$repository/raw/$tag/\2#g; s#(\]\()$path#\1$at/\2#g" "$scratch/README.md"
   urls="[project.urls]\nSource = \"$repository\"\nChangelog = \"$at/CHANGELOG.md\"\n\n"
   sed -i "s#^\[project.scripts\]#$urls&#" "$scratch/pyproject.toml"

@@ -17,6 +17,7 @@ NEEDED = (
     "CHANGELOG.md",
     *(f"launch/{name}.sh" for name in ("release", "usage", "python")),
 )
+LINK = re.compile(r"(!?)\[[^\]]*\]\(([^)]*)\)")
 TAG = f"v{bert_jax.__version__}"
 
 
@@ -91,8 +92,13 @@ def test_what_can_be_released_is_built_with_the_links_of_its_repository(project,
     (archive,) = (project / "dist").glob("*.tar.gz")
     with tarfile.open(archive) as opened:
         said = opened.extractfile(f"{archive.name.removesuffix('.tar.gz')}/PKG-INFO").read().decode()
-    relative = re.findall(r"\]\((?!https?:|#)[^)]*\)", said)
-    assert bool(relative) != bool(repository) and ("Project-URL: Source" in said) == bool(repository)
-    pictures = re.findall(r"!\[[^\]]*\]\((?!https?:)([^)]*)\)", (ROOT / "README.md").read_text())
-    assert not repository or all(f"]({repository}/raw/{TAG}/{picture})" in said for picture in pictures)
-    assert not repository or f"]({repository}/blob/{TAG}/configs/guides/finetune.md" in said
+    assert ("Project-URL: Source" in said) == bool(repository)
+    written = LINK.findall((ROOT / "README.md").read_text())
+    shown = [(picture, address_of(repository, picture, link)) for picture, link in written]
+    assert LINK.findall(said) == (shown if repository else written)
+
+
+def address_of(repository: str, picture: str, link: str) -> str:
+    if link.startswith(("https:", "#")):
+        return link
+    return f"{repository}/{'raw' if picture else 'blob'}/{TAG}/{link}"
