@@ -46,8 +46,8 @@ LEFT = {
     "tickets": "report/confusion.png",
     "tpu": "page.md",
 }
-# It starts a server and measures four engines; it compiles the step of BERT-base for a TPU.
-MARKS = dict.fromkeys(("serving", "tpu"), pytest.mark.long)
+# They train and compare embedders, measure four engines, compile the step of BERT-base for a TPU.
+MARKS = dict.fromkeys(("embedder", "serving", "tpu"), pytest.mark.long)
 
 
 @pytest.fixture(scope="module")
