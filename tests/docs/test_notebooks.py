@@ -46,7 +46,8 @@ LEFT = {
     "tickets": "report/confusion.png",
     "tpu": "page.md",
 }
-LONG = {"tpu": pytest.mark.long}  # it compiles the step of BERT-base for a TPU
+# They train and compare embedders, measure four engines, compile the step of BERT-base for a TPU.
+MARKS = dict.fromkeys(("embedder", "serving", "tpu"), pytest.mark.long)
 
 
 @pytest.fixture(scope="module")
@@ -63,8 +64,9 @@ def start(tmp_path_factory):
     return directory
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [pytest.param(name, marks=LONG.get(name, ())) for name in SCRIPTS])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=MARKS.get(name, pytest.mark.ci)) for name in SCRIPTS]
+)
 def test_a_notebook_runs_as_a_script(name, start, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     few_words = {topic: text[:400] for topic, text in topics.topics.items()}
@@ -156,7 +158,7 @@ def test_a_page_leads_to_its_notebook_and_to_pages_that_are_there(name, written)
     page = (written / f"{name}.md").read_text(encoding="utf-8")
     assert page.startswith(f"[Open it in a hosted notebook](https://hosted.example/blob/{name}.ipynb)")
     links = re.findall(r"\]\((?!https:)([^)#]+)", page)
-    assert len(links) > 2
+    assert len(links) > 2 and not [link for link in links if link.endswith(".py")]
     missing = [
         link
         for link in links

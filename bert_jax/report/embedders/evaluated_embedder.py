@@ -1,5 +1,6 @@
 """What ranks documents for queries: an embedder, that of an index with the vectors of its documents, or BM25."""
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -94,6 +95,9 @@ class BM25:
         """Yield results like search_exact, but without documents that share no word with the query."""
         import bm25s
 
+        logging.getLogger("bm25s").setLevel(
+            logging.WARNING
+        )  # its own DEBUG would show after a run, which sets up logs
         language = detect_language(documents)
         index, before = bm25s.BM25(), rank_ties(ids)
         index.index(split_words(documents, language), show_progress=False)

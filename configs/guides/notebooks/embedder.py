@@ -115,8 +115,9 @@ for name, other in {"keywords": "bm25", "published": start}.items():
     )
 
 # %%
-plt.figure("Functions found among the first hits: the published embedder and the trained one")
-plt.figimage(plt.imread(folder / "report-published" / "recall.png"), resize=True)
+plt.figure("Functions found among the first hits: A, the published embedder, and B, the trained one", dpi=150)
+plt.imshow(plt.imread(folder / "report-published" / "recall.png"))
+plt.axis("off")
 plt.show()
 
 # %% [markdown]

@@ -99,8 +99,9 @@ run = bert_jax.train(
 # of training falls alone, the text is too small.
 
 # %%
-plt.figure("Losses and scores by step")
-plt.figimage(plt.imread(folder / "run" / "curves.png"), resize=True)
+plt.figure("Losses and scores by step", dpi=150)
+plt.imshow(plt.imread(folder / "run" / "curves.png"))
+plt.axis("off")
 plt.show()
 
 # %% [markdown]

@@ -107,8 +107,9 @@ for way, facts in measured["ways"].items():
 # questions.
 
 # %%
-plt.figure("nDCG of searches by keywords, by vectors and by both")
-plt.figimage(plt.imread(folder / "report" / "quality.png"), resize=True)
+plt.figure("nDCG of searches by keywords, by vectors and by both", dpi=150)
+plt.imshow(plt.imread(folder / "report" / "quality.png"))
+plt.axis("off")
 plt.show()
 
 # %% [markdown]

@@ -134,8 +134,9 @@ measured = subprocess.run(
 print(measured.stdout)
 
 # %%
-plt.figure("Score and speed of each engine")
-plt.figimage(plt.imread(folder / "engines.png"), resize=True)
+plt.figure("Score and speed of each engine", dpi=150)
+plt.imshow(plt.imread(folder / "engines.png"))
+plt.axis("off")
 plt.show()
 
 # %% [markdown]

@@ -160,8 +160,9 @@ if not report.exists():
 print(*sorted(path.name for path in report.iterdir()))
 
 # %%
-plt.figure("What the classifier confuses")
-plt.figimage(plt.imread(report / "confusion.png"), resize=True)
+plt.figure("What the classifier confuses", dpi=150)
+plt.imshow(plt.imread(report / "confusion.png"))
+plt.axis("off")
 plt.show()
 
 # %% [markdown]
