@@ -23,6 +23,7 @@ from bert_jax.text.wordpiece import WordPiece
 from bert_jax.training.run_config import RunConfig
 from bert_jax.training.state import init_random_params
 from bert_jax.training.task import Task
+from tests.support.minilm import MINILM
 from tests.support.project import LAUNCH, ROOT
 
 spec = importlib.util.spec_from_file_location("notebooks", LAUNCH / "notebooks.py")
@@ -46,7 +47,8 @@ LEFT = {
     "tickets": "report/confusion.png",
     "tpu": "page.md",
 }
-# They train and compare embedders, measure four engines, compile the step of BERT-base for a TPU.
+PUBLISHED = {"serving": MINILM}  # int8 changes a classifier of random values too much to be written
+# Those that are long: they train and compare embedders, measure four engines, compile the step of BERT-base for a TPU.
 MARKS = dict.fromkeys(("embedder", "serving", "tpu"), pytest.mark.long)
 
 
@@ -71,7 +73,7 @@ def test_a_notebook_runs_as_a_script(name, start, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     few_words = {topic: text[:400] for topic, text in topics.topics.items()}
     monkeypatch.setattr(topics, "topics", few_words)
-    for key, value in {**LITTLE, "START": str(start)}.items():
+    for key, value in {**LITTLE, "START": PUBLISHED.get(name, str(start))}.items():
         monkeypatch.setenv(key, value)
     runpy.run_path(str(notebooks.SOURCES / f"{name}.py"), run_name="__main__")
     plt.close("all")
