@@ -16,6 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 SOURCES = Path(__file__).resolve().parents[1] / "configs/guides/notebooks"
+NAMES = sorted(path.stem for path in SOURCES.glob("*.py"))
 ADDRESS = os.environ.get("NOTEBOOKS_ADDRESS", "")
 Cell = tuple[str, str]  # "markdown" or "code", and its text
 
@@ -84,7 +85,7 @@ def take_figures() -> list:
 
 def main(folder: Path, names: list[str], runs: bool) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    for name in names or sorted(path.stem for path in SOURCES.glob("*.py")):
+    for name in names or NAMES:
         cells = split_cells((SOURCES / f"{name}.py").read_text(encoding="utf-8"))
         with TemporaryDirectory() as workdir, chdir(workdir):
             page = make_page(name, cells, folder if runs else None)
@@ -98,9 +99,11 @@ if __name__ == "__main__":
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folder", type=Path, metavar="FOLDER")
-    parser.add_argument("names", nargs="*", metavar="NAME", help="notebooks (default: all)")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)} (default: all)")
     parser.add_argument(
         "--run", action="store_true", help="run them, and show what they print and their pictures"
     )
     args = parser.parse_args()
+    if unknown := set(args.names).difference(NAMES):
+        parser.error(f"no notebook is called {', '.join(sorted(unknown))}")
     main(args.folder.resolve(), args.names, args.run)
