@@ -37,10 +37,6 @@ TRAINED_BY = {"mlm": "pretrain"}  # head -> config that trains it, if their name
 
 
 class Runner:
-    texts_per_thread = (
-        0  # threads embed so many texts at a time; 0: all at once, because the engine has threads
-    )
-
     def __init__(
         self,
         layout: Layout,

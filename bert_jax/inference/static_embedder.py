@@ -19,7 +19,7 @@ from bert_jax.text.tokenizer import Encoding
 class StaticEmbedder(Embedder):
     """An `Embedder` of a hundred times the speed, without attention: texts are bags of tokens."""
 
-    texts_per_thread, texts_at_once = 512, 16384
+    texts_at_once = 16384
 
     @classmethod
     def accepts(cls, layout: Layout) -> bool:

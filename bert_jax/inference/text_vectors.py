@@ -1,9 +1,7 @@
 """How a model turns texts into vectors: its prompts, its windows, its pooling."""
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from itertools import chain
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -16,7 +14,6 @@ from bert_jax.models.pooling_weights import POOLINGS
 from bert_jax.text.truncation import WINDOWS_ADVICE, EncodingOptions, TruncationCounter, TruncationWarner
 
 Result = TypeVar("Result")
-THREADS = 4  # some read texts in Rust while another holds Python's lock
 # The usual names of the prompts for queries and for documents.
 QUERY_PROMPTS, DOCUMENT_PROMPTS = ("query",), ("document", "passage", "corpus")
 
@@ -76,26 +73,6 @@ class EmbeddingPipeline(PromptedPipeline[np.ndarray]):
         self.dimensions = dimensions
         computation = PooledStates(pooling, projection=embedder.projection)
         super().__init__(model, computation, prompt, long_texts, truncated)
-
-    def __call__(self, texts: Sequence) -> Any:
-        at_once = self.model.texts_per_thread
-        if not 0 < at_once < len(texts):
-            return super().__call__(texts)
-        parts = [texts[i : i + at_once] for i in range(0, len(texts), at_once)]
-        with ThreadPoolExecutor(THREADS) as threads:
-            read, outputs = zip(*threads.map(self.read_and_run, parts), strict=True)
-        rows, first_rows, windows = (
-            list(chain.from_iterable(getattr(inputs, name) for inputs in read))
-            for name in ("rows", "first_rows", "parts")
-        )
-        self.truncated.count(first_rows)
-        return self.postprocess(
-            ModelInputs(texts, rows, first_rows, windows), list(chain.from_iterable(outputs))
-        )
-
-    def read_and_run(self, texts: Sequence) -> tuple[ModelInputs, list]:
-        inputs = self.preprocess(texts)
-        return inputs, self.model.run(inputs.rows, self.computation)
 
     def postprocess(self, inputs: ModelInputs, outputs: list) -> np.ndarray:
         vectors = np.stack(outputs)

@@ -126,7 +126,7 @@ assert not {{"jax", "flax", "torch"}} & set(sys.modules)
     run_process([sys.executable, "-c", code])
 
 
-def test_many_texts_are_embedded_by_threads_in_order_and_truncated_ones_are_counted(tmp_path):
+def test_many_texts_are_embedded_in_order_and_truncated_ones_are_counted(tmp_path):
     model = bert_jax.load(write_model2vec(tmp_path / "model", max_length=3))
     texts = [" ".join(np.random.default_rng(n).choice(WORDS[5:], 1 + n % 5)) for n in range(3000)]
     together, one_by_one = (EmbeddingPipeline(model, truncated=TruncationCounter(3)) for _ in range(2))
