@@ -199,7 +199,7 @@ def explain_error(error: Exception) -> BertJaxError | None:
     if isinstance(error, ModuleNotFoundError) and error.name in WITHOUT_JAX:
         return BertJaxError(
             f"{error.name} is not installed here, so only embed, predict, rerank, search and evaluate work, with "
-            "--engine onnxruntime or with static embeddings; pip install bert-jax for all"
+            "--engine onnxruntime or with static embeddings; install the whole package for all"
         )
     text = str(error)
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in text or "Out of memory" in text:
