@@ -163,9 +163,8 @@ def describe_parser(parser: argparse.ArgumentParser, level: int) -> Iterator[str
 
 def list_keys() -> Iterator[str]:
     """Yield the lines of a page with all keys of all tasks, and what the installed configs set."""
-    from bert_jax.tasks import (
-        TASKS,
-    )  # imports JAX, which the site's builder need not wait for when it imports this file
+    # It imports JAX, for which the site's builder need not wait when it imports this file.
+    from bert_jax.tasks import TASKS
 
     yield KEYS
     tasks = sorted(TASKS.names(), key=lambda task: (task != "pretrain", task))

@@ -45,18 +45,13 @@ def create_repository(name: str, private: bool | None = None) -> str:
 
 
 def push_directory(
-    directory: Path,
-    name: str,
-    *,
-    private: bool | None = None,
-    commit_message: str | None = None,
-    revision: str | None = None,
+    directory: Path, repository: str, *, commit_message: str | None = None, revision: str | None = None
 ) -> str:
-    """Push the files that a finished model directory lists to a repository, and return its address."""
+    """Push the files that a finished model directory lists to a repository that is there, and return its address."""
     from huggingface_hub import HfApi
 
-    files = [*(hashes.read_hashes(directory) or ()), hashes.FILE]
-    repository = create_repository(name, private)
+    files = hashes.read_hashes(directory)
+    assert files is not None, "a finished model directory lists its files"
     with explain_hub_errors(repository):
         hub = HfApi()
         if revision is not None:
@@ -64,7 +59,7 @@ def push_directory(
         hub.upload_folder(
             repo_id=repository,
             folder_path=directory,
-            allow_patterns=files,
+            allow_patterns=[*files, hashes.FILE],
             commit_message=commit_message,
             revision=revision,
         )

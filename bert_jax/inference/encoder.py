@@ -16,7 +16,7 @@ from bert_jax.hub.layout import Layout
 from bert_jax.hub.layout_warnings import layout_warnings
 from bert_jax.hub.local_directory import check_path
 from bert_jax.hub.model_directory import ModelDirectory, atomic_model_directory
-from bert_jax.hub.repository import push_directory
+from bert_jax.hub.repository import create_repository, push_directory
 from bert_jax.hub.sentence_transformers import EmbedderSettings
 from bert_jax.inference import warm_up
 from bert_jax.inference.computations import (
@@ -334,9 +334,8 @@ class Encoder(Runner):
             if directory is None or not hashes.is_whole(directory):
                 directory = Path(scratch, "model")
                 self.save(directory)
-            return push_directory(
-                directory, repo_id, private=private, commit_message=commit_message, revision=revision
-            )
+            repository = create_repository(repo_id, private)
+            return push_directory(directory, repository, commit_message=commit_message, revision=revision)
 
 
 class StatesPipeline(TextPipeline[np.ndarray]):

@@ -15,9 +15,8 @@ from bert_jax.search.postings import PostingFiles, Postings, WeightedQuery, Wind
 from bert_jax.search.segment_files import SegmentFiles
 
 POSTINGS = PostingFiles("sparse.starts.npy", "sparse.postings.npy", "sparse.weights.npy", np.float32)
-MAX_ACTIVE_DIMS = (
-    256  # the most tokens of a row, unless the model has its own limit: those with the largest weights
-)
+# The most tokens of a row, unless the model has its own limit: those with the largest weights.
+MAX_ACTIVE_DIMS = 256
 WINDOW = 4096  # rows whose postings are sorted at once
 
 

@@ -1,9 +1,9 @@
 """What a server answers before its models are loaded: 503, so that a probe learns that it is starting."""
 
-import contextlib
 import select
 import socket
 import threading
+import time
 from typing import Self
 
 BODY = b'{"status": "starting", "error": "the models are being loaded; try again soon", "error_type": "Unhealthy"}'
@@ -13,6 +13,7 @@ HEADS = (
 )  # fmt: skip
 ANSWER = "".join(f"{line}\r\n" for line in (*HEADS, "")).encode() + BODY
 PATIENCE = 1.0  # seconds for a request to arrive
+PAUSE = 0.05  # seconds after an error, so that one that stays does not take a core
 LONGEST = 1 << 16  # bytes that are read of a request, so that the client can send it
 
 
@@ -37,9 +38,7 @@ class StartingAnswers:
     def run(self) -> None:
         with self.told:
             while self.told not in select.select([self.listener, self.told], [], [])[0]:
-                with contextlib.suppress(
-                    OSError
-                ):  # such as a client that has left, or one that another process took
+                try:
                     connection, _ = self.listener.accept()
                     with connection:
                         connection.settimeout(PATIENCE)
@@ -47,3 +46,5 @@ class StartingAnswers:
                         connection.sendall(ANSWER)
                         connection.shutdown(socket.SHUT_WR)
                         connection.recv(LONGEST)
+                except OSError:  # the client has left, another process took it, or no file is free
+                    time.sleep(PAUSE)

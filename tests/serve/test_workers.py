@@ -1,10 +1,13 @@
 """A server of several processes: one port, which nobody else gets, and no process without its parent."""
 
 import contextlib
+import errno
 import os
 import signal
+import socket
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -74,6 +77,23 @@ def test_a_server_that_is_starting_says_so(monkeypatch):
         connections = [listener.accept()[0] for _ in range(1)]
         assert connections[0].recv(10) == GOOD[:10], "what comes later is left to the server"
     assert silent
+
+
+def test_a_server_that_is_starting_and_has_no_free_file_does_not_take_a_core():
+    from bert_jax.serve.starting import StartingAnswers
+    from bert_jax.serve.workers import bind
+
+    tried = []
+
+    def accept():
+        tried.append(None)
+        raise OSError(errno.EMFILE, "too many open files")
+
+    with bind("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
+        with StartingAnswers(SimpleNamespace(fileno=listener.fileno, accept=accept)):
+            time.sleep(0.5)
+        time.sleep(0.1)  # its thread ends
+    assert 1 < len(tried) < 100
 
 
 def test_a_server_that_compiles_has_its_port_already():

@@ -95,9 +95,8 @@ class BM25:
         """Yield results like search_exact, but without documents that share no word with the query."""
         import bm25s
 
-        logging.getLogger("bm25s").setLevel(
-            logging.WARNING
-        )  # its own DEBUG would show after a run, which sets up logs
+        # It asks for lines of DEBUG, which show where a run has set up logs.
+        logging.getLogger("bm25s").setLevel(logging.WARNING)
         language = detect_language(documents)
         index, before = bm25s.BM25(), rank_ties(ids)
         index.index(split_words(documents, language), show_progress=False)

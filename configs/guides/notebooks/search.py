@@ -14,9 +14,7 @@ from pathlib import Path
 
 if importlib.util.find_spec("bert_jax") is None:
     (wheel,) = Path().glob("bert_jax-*.whl")  # made by `python -m build --wheel`
-    subprocess.run(
-        [sys.executable, "-m", "pip", "install", "--quiet", f"./{wheel}", "huggingface_hub"], check=True
-    )
+    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", f"./{wheel}"], check=True)
 
 # %% [markdown]
 # `START` names the embedder: a directory, or a name on the Hugging Face hub, which is downloaded.

@@ -14,8 +14,7 @@ from pathlib import Path
 
 if importlib.util.find_spec("bert_jax") is None:
     (wheel,) = Path().glob("bert_jax-*.whl")  # made by `python -m build --wheel`
-    needed = [f"./{wheel}[serve,onnx]", "huggingface_hub"]
-    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *needed], check=True)
+    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", f"./{wheel}[serve,onnx]"], check=True)
 
 # %% [markdown]
 # `START` names the model to start from: a directory, or a name on the Hugging Face hub, which is downloaded.
