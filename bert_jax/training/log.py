@@ -13,6 +13,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import write_atomically
 from bert_jax.core.output import explain_os_errors
 from bert_jax.core.progress import format_duration
@@ -272,13 +273,18 @@ def validation_lines(path: Path) -> list[dict]:
 
 def read_metrics(path: Path) -> list[dict]:
     """Read the lines of a metrics.jsonl, up to the first that was cut short when a run was killed."""
-    lines = []
+    lines: list[dict] = []
     if path.exists():
-        for line in path.read_text(encoding="utf-8").splitlines():
+        for number, text in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
             try:
-                lines.append(json.loads(line))
+                line = json.loads(text)
             except ValueError:
                 break
+            match line:
+                case {"step": int(), "kind": str()}:
+                    lines.append(line)
+                case _:
+                    raise BertJaxError(f"{path}: line {number} holds no measurements of a step; remove it")
     return lines
 
 

@@ -171,7 +171,7 @@ class Workdir:
     def read_run(self) -> dict:
         try:
             content = read_json(self.run, remedy=RESTORE_REMEDY)
-        except FileNotFoundError as error:
+        except (FileNotFoundError, NotADirectoryError) as error:
             raise BertJaxError(f"{self.path} is not a run directory (it has no run.json)") from error
         check_version(
             content, VERSION, self.run, "start the run anew, `bert-jax train` with another --workdir"

@@ -51,5 +51,21 @@ def test_of_a_run_that_waits_what_is_there_can_be_read(directory):
 
 
 def test_what_is_no_run_is_told_at_once(tmp_path):
-    with pytest.raises(BertJaxError, match=r"no run\.json"):
-        bert_jax.follow(tmp_path)
+    (tmp_path / "file").touch()
+    for path in (tmp_path, tmp_path / "missing", tmp_path / "file"):
+        with pytest.raises(BertJaxError, match=r"no run\.json"):
+            bert_jax.follow(path)
+
+
+@pytest.mark.parametrize(
+    "line", ["[1]", "7", "{}", '{"step": "x", "kind": "train"}', '{"step": 20, "kind": null}']
+)
+def test_a_line_that_holds_no_measurements_is_named(directory, line):
+    directory.metrics.write_text('{"step": 10, "kind": "train", "loss": 0.5}\n' + line + "\n")
+    with pytest.raises(BertJaxError, match=r"metrics\.jsonl: line 2 .*remove it"):
+        list(bert_jax.follow(directory.path, wait=False))
+
+
+def test_a_line_that_is_no_text_ends_what_is_read(directory):
+    directory.metrics.write_bytes(b'{"step": 10, "kind": "train", "loss": 0.5}\n\xff\0\n')
+    assert list(bert_jax.follow(directory.path, wait=False)) == [(10, {"train/loss": 0.5})]
