@@ -108,10 +108,8 @@ for name, labels in {"names": list(teams), "descriptions": teams}.items():
 # %%
 for count in (2, 4, 8):
     few = [row for team in teams for row in [row for row in train if row[1] == team][:count]]
-    with (
-        redirect_stdout(StringIO()) as lines,
-        redirect_stderr(lines),
-    ):  # what the run says: below it is shown once
+    # What the run says is shown below, once.
+    with redirect_stdout(StringIO()) as lines, redirect_stderr(lines):
         run = bert_jax.finetune(
             start, *zip(*few), method="linear_probe", label_descriptions=teams, report=False
         )
