@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cases import SEED
+from tests.support.cases import SEED, draw
 
 # Before JAX is imported: tests run on the CPU, also where libtpu is installed and there is no TPU.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -53,6 +53,40 @@ LONGEST = {
     "cluster/test_cluster.py",
 }
 
+# Files whose slow tests every run has: what the project is for, and what nobody would notice until much is lost.
+ALWAYS = {
+    "docs/test_pages.py",
+    "finetuning/test_finetune.py",
+    "inference/test_answers.py",
+    "models/test_reference.py",
+    "runs/test_interruptions.py",
+    "search/test_index.py",
+    "serve/test_curl.py",
+    "tasks/test_pretrain.py",
+    "training/test_meshes.py",
+}
+DRAWN = 0.15  # the share of the other files whose slow tests a run has
+DRAWS = "BERT_JAX_TESTS_DRAW"
+
+
+def pytest_addoption(parser):
+    parser.addoption("--whole", action="store_true", help="run the slow tests of all files, not of those drawn")
+
+
+def pytest_configure(config):
+    """Files are drawn where none are named. The workers, to which the first process names all, hear of it."""
+    if not hasattr(config, "workerinput"):
+        is_suite = config.args_source is not pytest.Config.ArgsSource.ARGS
+        os.environ[DRAWS] = "yes" if is_suite and not config.option.whole else ""
+
+
+def leave_slow_files(items) -> list:
+    """Return the slow tests of the files that are not drawn."""
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    files = sorted({str(item.path.relative_to(HERE)) for item in slow} - ALWAYS)
+    run = ALWAYS.union(draw(files, round(DRAWN * len(files))))
+    return [item for item in slow if str(item.path.relative_to(HERE)) not in run]
+
 
 @pytest.hookimpl(tryfirst=True)  # before tests are selected by their marks
 def pytest_collection_modifyitems(config, items):
@@ -60,6 +94,10 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if item.get_closest_marker("ci"):
             item.add_marker("slow")
+    if os.environ[DRAWS]:
+        left = {*leave_slow_files(items)}
+        config.hook.pytest_deselected(items=[*left])
+        items[:] = [item for item in items if item not in left]
     items.sort(key=lambda item: str(item.path.relative_to(HERE)) not in LONGEST)
     if "long" not in config.option.markexpr:
         long = [item for item in items if item.get_closest_marker("long")]
@@ -75,6 +113,8 @@ def pytest_collection_finish():
 
 def pytest_terminal_summary(terminalreporter):
     terminalreporter.write_line(f"the same cases are drawn with {SEED}={os.environ[SEED]}")
+    if os.environ[DRAWS]:
+        terminalreporter.write_line(f"slow tests of {DRAWN:.0%} of the files were drawn; --whole runs all")
 
 
 @pytest.fixture(scope="module", autouse=True)

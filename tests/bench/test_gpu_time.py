@@ -63,7 +63,7 @@ def test_a_row_has_its_share_of_the_peak_and_what_finds_no_time_left_says_so(tmp
     assert "--minutes" in json.loads((tmp_path / "gpu.json").read_text())[PACKED.name][OURS]["error"]
 
 
-@pytest.mark.ci
+@pytest.mark.long
 def test_packed_texts_have_the_flops_of_padded_ones(tmp_path):
     """Padding is no work, and a pack's texts do not see each other."""
     place = gpu_time.Place(tmp_path, is_tiny=True)

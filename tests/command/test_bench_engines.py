@@ -28,7 +28,7 @@ def classifier(tmp_path):
     return tmp_path / "model", data
 
 
-@pytest.mark.ci
+@pytest.mark.long
 def test_each_engine_has_a_row_and_the_score_of_evaluate(classifier, tmp_path, capsys):
     model, data = map(str, classifier)
     picture = tmp_path / "engines.png"

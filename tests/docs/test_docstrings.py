@@ -65,8 +65,8 @@ SHOWN_WITH_FILES = {
     "bert_jax.search.vector_shards",
     "bert_jax.inference.static_embedder",
 }  # fmt: skip
-# The front page and that of the package train by these functions.
-RUN_BY_PAGES = {"bert_jax.runs.finetune", "bert_jax.runs.training_task"}
+# Tests of runs train by these functions.
+TRAINING = {"bert_jax.runs.finetune", "bert_jax.runs.train", "bert_jax.runs.training_task"}
 
 
 class LastLines(doctest.OutputChecker):
@@ -113,10 +113,7 @@ def written(tmp_path_factory) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=[pytest.mark.long] * (name in RUN_BY_PAGES))
-        for name in sorted(SHOWN_WITH_FILES)
-    ],
+    [pytest.param(name, marks=[pytest.mark.long] * (name in TRAINING)) for name in sorted(SHOWN_WITH_FILES)],
 )
 def test_examples_with_files_of(name, written, tmp_path, monkeypatch):
     shown = doctest.DocTestFinder().find(

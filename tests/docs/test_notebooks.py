@@ -48,8 +48,8 @@ LEFT = {
     "tpu": "page.md",
 }
 PUBLISHED = {"serving": MINILM}  # int8 changes a classifier of random values too much to be written
-# Those that are long: they train and compare embedders, measure four engines, compile the step of BERT-base for a TPU.
-MARKS = dict.fromkeys(("embedder", "serving", "tpu"), pytest.mark.long)
+# The others take a minute or more: what they train and measure, other tests train and measure.
+MARKS = {"search": pytest.mark.ci}
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def start(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=MARKS.get(name, pytest.mark.ci)) for name in SCRIPTS]
+    "name", [pytest.param(name, marks=MARKS.get(name, pytest.mark.long)) for name in SCRIPTS]
 )
 def test_a_notebook_runs_as_a_script(name, start, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

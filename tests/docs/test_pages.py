@@ -74,6 +74,11 @@ NEEDS = {
     "configs/guides/serve.md": [f"configs/guides/{name}.md" for name in ("finetune", "embed", "search")],
     "bert_jax/README.md": ["configs/guides/finetune.md"],
 }
+# What these run takes minutes. CI types their commands, and runs those of the other pages.
+LONG = (
+    *(f"configs/guides/{name}.md" for name in ("finetune", "trust", "search", "serve")),
+    "bert_jax/README.md",
+)
 TEXT = {page: (ROOT / page).read_text(encoding="utf-8") for page in PAGES}
 PROSE = {page: re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S) for page, text in TEXT.items()}
 
@@ -348,9 +353,24 @@ def run_through(place):
 
 
 @pytest.mark.ci
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=[pytest.mark.long] * (page in LONG)) for page in PAGES]
+)
 def test_every_command_and_block_of(page, run_through, capfd):
     run_through(page, capfd)
+
+
+@pytest.mark.parametrize("page", LONG)
+def test_commands_of_a_long_page_can_be_typed(page, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    for language, block in fenced(page):
+        for words in commands(block) if language == "sh" else ():
+            if words[0] == "bert-jax":
+                arguments = parsed(words[1:])
+                if (
+                    words[1] == "train" and page != "bert_jax/README.md"
+                ):  # which adds the tasks that it trains
+                    tasks.load_config(arguments.config, arguments.overrides)
 
 
 @pytest.mark.ci
@@ -360,7 +380,7 @@ def test_what_the_front_page_leaves(run_through, capfd):
     assert len(predicted) == 20 and np.load("vectors.npy").shape == (20, 32)
 
 
-@pytest.mark.ci
+@pytest.mark.long
 def test_examples_become_a_part_of_the_package(run_through, capfd):
     run_through("bert_jax/README.md", capfd)
     of_words = json.loads(Path("runs/spot/model/config.json").read_text())

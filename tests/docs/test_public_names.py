@@ -99,7 +99,7 @@ def test_the_names_are_there_before_anything_large_is_imported(tmp_path: Path):
     assert ran.stdout.endswith("\n[]\n"), ran.stderr
 
 
-@pytest.mark.ci
+@pytest.mark.long
 def test_a_strict_type_checker_sees_types_and_misspelt_names(tmp_path: Path):
     shutil.copy(ROOT / "tests/examples/result_types.py", tmp_path)
     (tmp_path / "program.py").write_text(

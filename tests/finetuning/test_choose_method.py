@@ -59,7 +59,7 @@ def many(monkeypatch):
     monkeypatch.setattr(finetune_task, "ONE_FOLD_FROM", 30)
 
 
-@pytest.mark.ci
+@pytest.mark.long
 def test_one_fold_is_predicted_and_the_run_is_that_of_the_better_method(
     encoder_path, tmp_path, many, monkeypatch, capsys
 ):  # fmt: skip

@@ -187,7 +187,7 @@ def test_likeness_is_learnt_by_a_probe_and_by_fine_tuning_and_read_back(tmp_path
         trained.classify("w1 w2")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_few_pairs_are_trained_on_only_if_folds_show_a_gain(tmp_path, encoder_path, capsys):
     train = write_csv(tmp_path / "t.csv", alike(60, 1), ("text", "text2", "label"))
     given = {"data.train": train, "model.pair_encoding": "bi_encoder", "data.folds": 3}

@@ -377,7 +377,7 @@ def test_a_model_that_knows_no_more_than_shares_gives_those_of_all_examples(open
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("steps", [0, 2])
+@pytest.mark.parametrize("steps", [pytest.param(0, marks=pytest.mark.long), 2])
 def test_a_run_without_time_has_scores_of_one_fold(encoder_path, tmp_path, capsys, steps):
     path = write_csv(tmp_path / "train.csv", marked_texts(150, 0))
     given = ["method=finetune", "minutes=1e-6", f"steps={steps}", *SHORT]

@@ -54,7 +54,7 @@ def test_the_share_that_is_advised_keeps_enough_for_calibration(tmp_path, capsys
         )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_run_that_lost_patience_stays_ended(tmp_path, encoder_path):
     rows = [(text, random.Random(text).choice(["x", "y"])) for text in random_texts(64)]  # nothing to learn
     given = {

@@ -58,7 +58,7 @@ def run(tmp_path, encoder_path, name: str, **changes):
     return load_file(tmp_path / name / "model/model.safetensors")["classifier.weight"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_folds_keep_or_drop_descriptions_and_a_resumed_run_knows(tmp_path, encoder_path, monkeypatch, capsys):
     plain = run(tmp_path, encoder_path, "plain", label_descriptions="none")
     assert "descriptions" not in capsys.readouterr().err

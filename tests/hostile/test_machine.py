@@ -29,7 +29,6 @@ from bert_jax.training.sharding import make_mesh
 from bert_jax.training.state import abstract_state, make_constants
 from bert_jax.training.step import make_step
 from tests.hostile.outcomes import LINE, RIGHT, outcome
-from tests.support.cases import long_except
 from tests.support.tiny_pretraining import Batches, tiny_pretraining
 
 pytestmark = pytest.mark.optimized
@@ -65,10 +64,8 @@ def test_too_small_an_address_space_is_one_line(small, monkeypatch):
         load(small / "masked")
 
 
-@pytest.mark.ci
-@pytest.mark.parametrize(
-    ("remat", "accumulate"), long_except([("none", 1), ("full", 1), ("none", 4)], [("none", 1)])
-)
+@pytest.mark.long
+@pytest.mark.parametrize(("remat", "accumulate"), [("none", 1), ("full", 1), ("none", 4)])
 def test_the_memory_of_a_step_is_estimated_before_it_is_compiled(remat, accumulate):
     task, config = tiny_pretraining(steps=2, layers=2, gradient_accumulation_steps=accumulate)
     config = replace(config, model=config.model.replace(remat=remat))

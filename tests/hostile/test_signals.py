@@ -24,7 +24,6 @@ from tests.hostile.verbs import CASES
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)
 MOMENTS = 30
-IN_CI = {("predict", signal.SIGTERM), ("prepare", signal.SIGINT)}
 BAD = ("half", "traceback", "leftover", "other bytes", "hang", "cannot be repeated")
 
 
@@ -205,14 +204,9 @@ def members(group: int) -> list[str]:
     return [number for number, (state, of_group) in states.items() if of_group == group and state != "Z"]
 
 
-TABLE = [
-    pytest.param(verb, number, id=f"{verb} {number.name}",
-                 marks=pytest.mark.ci if (verb, number) in IN_CI else pytest.mark.long)
-    for verb in long_running(Path(), Path()) for number in SIGNALS
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("verb", "number"), TABLE)
+@pytest.mark.long
+@pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
+@pytest.mark.parametrize("verb", long_running(Path(), Path()))
 def test_every_signal_ends_every_verb_that_runs_for_long(verb, number, large, tmp_path):
     """At once, with its exit code, without a traceback and with all of its processes."""
     draw = random.Random(f"{verb} {number}")

@@ -13,6 +13,7 @@ from bert_jax.inference.load import load
 from bert_jax.inference.runner import Runner
 from bert_jax.text.wordpiece import WordPiece
 from tests.support.adapters import write_adapter
+from tests.support.cases import long_except
 from tests.support.families import FAMILY_CONFIGS, write_released
 from tests.support.small_models import SMALL_TEXTS, SMALL_VOCABULARY, write_model
 
@@ -94,7 +95,7 @@ def test_the_encoder_is_in_memory_once(models):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", long_except(FAMILIES, ("modernbert",)))
 def test_every_form_of_kernel_has_adapters(family, tmp_path):
     write_released(tmp_path / "base", family, FAMILY_CONFIGS[family] | {"vocab_size": 12}, ("mlm",))
     WordPiece.from_vocabulary(SMALL_VOCABULARY).save(tmp_path / "base")

@@ -19,7 +19,7 @@ from tests.support.pretraining_runs import make_corpus
 from tests.support.project import ROOT
 from tests.support.tiny_encoder import ENCODER_CONFIG, TOKENIZER
 
-pytestmark = pytest.mark.ci
+pytestmark = pytest.mark.long
 
 CONFIG = str(ROOT / "configs/pretrain.py")
 PACKED = ["data.sentence_objective=none", "data.lengths=512", "data.length_ratios=1"]
@@ -33,7 +33,7 @@ def compiled(name: str, topology: str, *overrides: str) -> dict:
     return phase
 
 
-@pytest.fixture(scope="module", params=["mini", pytest.param("base", marks=pytest.mark.long)])
+@pytest.fixture(scope="module", params=["mini", "base"])
 def step(request):
     """With four microbatches."""
     return compiled(request.param, "v5e:4x4", "data.batch_size=1024", "mesh.gradient_accumulation_steps=4")
@@ -70,7 +70,6 @@ def test_the_compiled_program_has_the_products_that_were_traced(step, request):
     assert step["products"] * 16 + by_hand == pytest.approx(step["flops"], rel=0.001)
 
 
-@pytest.mark.long
 def test_an_embedder_s_batch_in_parts(tmp_path):
     """All vectors, then each part again with their slopes."""
     pytest.importorskip("libtpu", reason="the TPU compiler is in the extra `preflight`")
@@ -107,7 +106,6 @@ def test_an_embedder_s_batch_in_parts(tmp_path):
     assert 0 <= crossed - 4 * phase["parameters"] < 4 * N * 2 * D
 
 
-@pytest.mark.long
 def test_large_fits_on_64_chips():
     result = compiled("large", "v5e:8x8", "data.batch_size=256")
     assert result["mesh"]["data"] == 64
@@ -120,7 +118,6 @@ def test_large_fits_on_64_chips():
     assert 4 * result["parameters"] <= sent < 1.01 * 4 * result["parameters"]
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("topology", ["v4:2x2x4", "v5p:2x2x4", "v6e:4x4", "tpu7x:2x2x2"])
 def test_other_chips_compile_too(topology):
     result = compiled("base", topology)
@@ -130,7 +127,6 @@ def test_other_chips_compile_too(topology):
     assert sent >= 4 * result["parameters"]
 
 
-@pytest.mark.long
 def test_training_takes_the_program_that_was_checked(tmp_path):
     """What `train` would lower on such devices, with the corpus' task, against what preflight lowers."""
     corpus = make_corpus(tmp_path)

@@ -213,7 +213,7 @@ def test_a_run_that_was_cut_off_ends_as_if_it_had_not_been(encoder_path, tmp_pat
     assert len(set(scales)) == 3 and scales == pytest.approx([20] * 3, rel=0.1)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_harms_an_embedder_is_left_out_also_by_a_run_that_was_cut_off(encoder_path, tmp_path, capsys):
     """It is trained on scores by chance, and judged by the similarities that it computed before."""
     embedder, pairs = Embedder.load(encoder_path, pooling="mean"), random_pairs(100)

@@ -173,7 +173,7 @@ def test_a_full_disk_costs_no_more_than_the_checkpoint_that_did_not_fit(finished
 @pytest.mark.parametrize(
     ("given", "at_10", "at_shares", "averaged", "share"),
     [
-        (0.25, 0.9, (0.85, 0.8), 10, 0.25),
+        pytest.param(0.25, 0.9, (0.85, 0.8), 10, 0.25, marks=pytest.mark.long),
         (0.25, 0.7, (0.75, 0.8), 20, 1.0),
         (-1, 0.9, (0.9, 0.92, 0.88, 0.85, 0.8), 10, 0.25),
     ],

@@ -30,7 +30,8 @@ IN_RING = IN_PARTS | {"gradient_ring": True}
 MICROBATCHES = {"gradient_accumulation_steps": 4}
 FSDP = {"data": 1, "fsdp": 8}
 CUBE = {"fsdp": 2, "tensor": 2}
-MESHES = {"one device": ONE, "2 x 2 x 2, 4 microbatches": (8, CUBE | MICROBATCHES), "fsdp 8": (8, FSDP)}
+CUBE_IN_PARTS = "2 x 2 x 2, 4 microbatches"
+MESHES = {"one device": ONE, CUBE_IN_PARTS: (8, CUBE | MICROBATCHES)}
 OTHER_MESHES = {
     "one device": ONE,
     "one device, 4 microbatches": (1, MICROBATCHES),
@@ -135,12 +136,12 @@ def evaluated_on(devices, changes, state):
 
 
 def across_counts():
-    """8 devices, then 4, then 8, through a checkpoint each time."""
+    """8 devices, then 4, then 8, through a checkpoint each time: the losses, and the state at the end."""
     losses = []
     with tempfile.TemporaryDirectory() as directory:
         first, restore = 0, None
         for devices, stop, changes in (
-            (8, 12, MESHES["2 x 2 x 2, 4 microbatches"][1]),
+            (8, 12, MESHES[CUBE_IN_PARTS][1]),
             (4, 20, {"fsdp": 2, "gradient_accumulation_steps": 2}),
             (8, STEPS, FSDP),
         ):
@@ -155,7 +156,7 @@ def across_counts():
                 return checkpoints.restore(checkpoints.newest_step(), abstract_state(task, config, mesh))[0]
 
             first = stop
-    return losses
+    return losses, state
 
 
 def main() -> None:
@@ -166,12 +167,10 @@ def main() -> None:
     found = {"losses": {}}
     for name, how in MESHES.items():
         found["losses"][name], state = steps_on(*how)
-        if name == "fsdp 8":
-            kernel = state.params["encoder"]["layers"]["feed_forward"]["in"]["kernel"]
-            found["share"] = kernel.addressable_shards[0].data.size / kernel.size
-        else:
-            found[name] = evaluated_on(*how, state)
-    found["losses"]["8, 4, 8 devices"] = across_counts()
+        found[name] = evaluated_on(*how, state)
+    found["losses"]["8, 4, 8 devices"], state = across_counts()
+    kernel = state.params["encoder"]["layers"]["feed_forward"]["in"]["kernel"]
+    found["share"] = kernel.addressable_shards[0].data.size / kernel.size
     json.dump(found, sys.stdout)
 
 
@@ -190,7 +189,7 @@ def test_meshes_and_numbers_of_devices_give_the_same_losses_and_predictions():
     for losses in found["losses"].values():
         np.testing.assert_allclose(np.sum(losses, 1), np.sum(one, 1), rtol=1e-5)
     assert found["share"] == 1 / 8, "fsdp holds an eighth of a parameter on each device"
-    ours, expected = found["2 x 2 x 2, 4 microbatches"], found["one device"]
+    ours, expected = found[CUBE_IN_PARTS], found["one device"]
     np.testing.assert_allclose(ours["sums"], expected["sums"], rtol=1e-5)
     # Of each row, in the order of the rows.
     np.testing.assert_allclose(ours["rows"], expected["rows"], atol=1e-4)

@@ -32,8 +32,8 @@ from tests.support.tiny_encoder import TOKENIZER
     ("make", "kind"),
     [
         (classify_pieces, "classes"),
-        (tag_pieces, "tags"),
-        (answer_pieces, "answers"),
+        pytest.param(tag_pieces, "tags", marks=pytest.mark.long),
+        pytest.param(answer_pieces, "answers", marks=pytest.mark.long),
         pytest.param(classify_pieces, "labels", marks=pytest.mark.long),
         pytest.param(classify_pieces, "number", marks=pytest.mark.long),
     ],

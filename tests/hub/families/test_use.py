@@ -112,8 +112,8 @@ def test_words_vectors_and_files(name, directory, tmp_path, capsys):
 IN_TRANSFORMERS = [name for name in FAMILY_CONFIGS if FAMILIES[name].encoder_in_transformers]
 
 
-@pytest.mark.ci
-@pytest.mark.parametrize("name", long_except(IN_TRANSFORMERS, ("deberta-v2",)))
+@pytest.mark.long
+@pytest.mark.parametrize("name", IN_TRANSFORMERS)
 def test_a_fine_tuning_is_that_of_transformers(name, directory, tmp_path):
     model = directory(name, "classify")
     torch = pytest.importorskip("torch")
