@@ -70,7 +70,9 @@ DRAWS = "BERT_JAX_TESTS_DRAW"
 
 
 def pytest_addoption(parser):
-    parser.addoption("--whole", action="store_true", help="run the slow tests of all files, not of those drawn")
+    parser.addoption(
+        "--whole", action="store_true", help="run the slow tests of all files, not of those drawn"
+    )
 
 
 def pytest_configure(config):

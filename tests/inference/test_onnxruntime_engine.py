@@ -88,7 +88,9 @@ def test_an_embedder_gives_its_vectors(exported):
         assert_close(states, same)
 
 
-@pytest.mark.parametrize("head", ["classify", pytest.param("classify_mean", marks=pytest.mark.long), "compare_cls"])
+@pytest.mark.parametrize(
+    "head", ["classify", pytest.param("classify_mean", marks=pytest.mark.long), "compare_cls"]
+)
 def test_a_classifier_gives_its_probabilities_and_p_values(head, exported):
     ours, theirs = exported(head, ("bad", "fair", "good"))
     texts = PAIRS if head.startswith("compare") else [*SMALL_TEXTS, *PAIRS]

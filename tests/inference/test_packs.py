@@ -84,9 +84,7 @@ def assert_equal_in_shared_rows(use_shapes, family: str, wanted: Computation) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", long_except(WANTED, ("hidden states", "tag", "compare_mean"))
-)
+@pytest.mark.parametrize("name", long_except(WANTED, ("hidden states", "tag", "compare_mean")))
 def test_texts_that_share_rows_give_the_same(use_shapes, name):
     assert_equal_in_shared_rows(use_shapes, "bert", WANTED[name])
 
