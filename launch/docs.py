@@ -59,6 +59,7 @@ def write_sources(folder: Path, repository: str | None, run_notebooks: bool) -> 
     if notebooks.is_file():
         command = [sys.executable, notebooks, docs / "configs/guides/notebooks", *["--run"] * run_notebooks]
         subprocess.run(command, check=True)
+    (docs / "llms.txt").write_text(llms_text(), encoding="utf-8")
     (docs / "reference/python").mkdir(parents=True)
     for name, text in python_pages():
         (docs / f"reference/python/{name}.md").write_text(text, encoding="utf-8")
@@ -72,6 +73,17 @@ def write_sources(folder: Path, repository: str | None, run_notebooks: bool) -> 
     if repository:
         site["repo_url"] = repository
     (folder / "mkdocs.yml").write_text(yaml.safe_dump(site, sort_keys=False), encoding="utf-8")
+
+
+def llms_text() -> str:
+    """Return llms.txt for the root of the site, where tools look for it, with the addresses of the site's pages."""
+    source = ROOT / "configs/guides/llms.txt"
+
+    def address(link: re.Match) -> str:
+        page = (source.parent / link[1]).resolve().relative_to(ROOT)
+        return f"]({(page.parent if page.stem == 'README' else page.with_suffix('')).as_posix()}/)"
+
+    return LINK.sub(address, source.read_text(encoding="utf-8"))
 
 
 def find_links(page: Path) -> list[Path]:

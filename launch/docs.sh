@@ -3,7 +3,7 @@
 # A link that leads nowhere is an error.
 #
 #   launch/docs.sh         builds it
-#   launch/docs.sh serve   builds it and shows it at localhost:8000
+#   launch/docs.sh serve   builds it and shows it at localhost:8000; start it again to see what you changed
 #
 # REPOSITORY=ADDRESS adds a link to the repository; RUN_NOTEBOOKS=yes runs the notebooks, so that their pages show what
 # they print and their pictures. PYTHON=/path/to/python chooses another Python, VENV=FOLDER another folder than .venv.

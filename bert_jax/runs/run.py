@@ -211,7 +211,9 @@ class FinishedRun:
     def scored(self) -> str:
         """Say what the scores were measured on."""
         if self.out_of_fold and not self.results.validation:
-            return "results on the training set, each example predicted by a model that was not trained on it"
+            predicted, examples = len(self.out_of_fold.outcomes.examples), len(self.results.train)
+            which = "" if predicted == examples else f"{predicted:,} of {examples:,} examples of "
+            return f"results on {which}the training set, each example predicted by a model that was not trained on it"
         return "results on the validation set"
 
     @property

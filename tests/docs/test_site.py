@@ -56,6 +56,13 @@ def test_every_page_for_people_is_in_the_navigation(built):
     assert shown == pages >= {"README.md", "configs/guides/trust.md", "reference/python/index.md"}
 
 
+def test_what_assistants_read_stands_at_the_root_and_leads_to_pages(built):
+    site = built[0] / "site"
+    links = re.findall(r"\]\((.+?)\):", (site / "llms.txt").read_text(encoding="utf-8"))
+    assert "configs/guides/trust/" in links
+    assert [link for link in links if not (site / link / "index.html").is_file()] == []
+
+
 @pytest.mark.parametrize("name", bert_jax.__all__)
 def test_a_public_name_has_a_page_with_its_signature_and_example(built, name):
     page = (built[0] / f"site/reference/python/{name}/index.html").read_text(encoding="utf-8")

@@ -386,4 +386,4 @@ def test_a_run_without_time_has_scores_of_one_fold(encoder_path, tmp_path, capsy
     printed = capsys.readouterr().err
     assert "fine-tuning predicted 1 of 5 folds: one of its models takes about" in printed
     assert "out-of-scope detection is calibrated on 30 validation texts" in printed
-    assert "30 examples" in (tmp_path / "run/report/report.md").read_text()
+    assert "on 30 of 150 examples of the training set" in (tmp_path / "run/report/report.md").read_text()
