@@ -53,7 +53,10 @@ class Registry(dict[str, Any]):
         except ModuleNotFoundError as error:
             if error.name is None or not f"{path}.".startswith(f"{error.name}."):
                 raise  # the module itself exists, but something that it imports does not
-            raise BertJaxError(f'no {self.noun} "{name}": Python finds no module {error.name}') from None
+            raise BertJaxError(
+                f'no {self.noun} "{name}": Python finds no module {error.name}; install it, or run '
+                "`python -m bert_jax` instead of `bert-jax` in the folder that holds it"
+            ) from None
         if lacking := [member for member in self.members if not hasattr(module, member)]:
             raise BertJaxError(f'no {self.noun} "{name}": {path} has no "{lacking[0]}"')
         return getattr(module, self.attribute) if self.attribute else module

@@ -8,6 +8,8 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.core.registry import Registry
 from bert_jax.tasks import TASKS
 
+REMEDY = "install it, or run `python -m bert_jax` instead of `bert-jax` in the folder that holds it"
+
 
 @pytest.fixture
 def shapes(tmp_path, monkeypatch):
@@ -33,8 +35,8 @@ def test_by_file_by_registration_and_by_path(shapes):
     ("name", "message"),
     [
         ("round_two", 'no shape "round_two"; did you mean "round_one"?'),
-        ("nowhere.at.all", 'no shape "nowhere.at.all": Python finds no module nowhere'),
-        ("shapes.none", 'no shape "shapes.none": Python finds no module shapes.none'),
+        ("nowhere.at.all", f'no shape "nowhere.at.all": Python finds no module nowhere; {REMEDY}'),
+        ("shapes.none", f'no shape "shapes.none": Python finds no module shapes.none; {REMEDY}'),
         (".at.all", 'no shape ".at.all"; known: broken, empty, round_one'),
         ("empty", 'no shape "empty": shapes.empty has no "Shape"'),
     ],
