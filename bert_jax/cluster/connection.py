@@ -30,7 +30,10 @@ def check_address(address: str) -> None:
 def require_ray() -> None:
     """Refuse to begin if Ray is missing; it is not imported."""
     if find_spec("ray") is None:
-        raise BertJaxError("--ray needs Ray, which is not installed; pip install '.[ray]'")
+        raise BertJaxError(
+            "--ray needs Ray, which is not installed; install it, in the folder that bert_jax was installed from: "
+            "pip install '.[ray]'"
+        )
 
 
 @contextmanager

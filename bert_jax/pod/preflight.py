@@ -52,7 +52,7 @@ def compile_in_subprocess(spec: str, overrides: Sequence[str], where: Slice) -> 
     if ran.returncode:
         last = (ran.stderr.strip().splitlines() or ["without a message"])[-1]
         if re.search("TPU support not installed|libtpu.*install|install.*libtpu", ran.stderr, re.I | re.S):
-            last = "the TPU compiler is not installed; pip install 'bert-jax[preflight]'"
+            last = "the TPU compiler is not installed; pip install 'jax[tpu]'"
         raise BertJaxError(f"the step could not be compiled for {where} ({last[:300]})")
     *notes, last = ran.stdout.splitlines()
     result = json.loads(last)

@@ -48,7 +48,10 @@ def test_an_address_has_a_host_and_a_port(address, refused):
 
 def test_without_ray_one_line_says_what_to_install(refused, monkeypatch):
     monkeypatch.setattr(connection, "find_spec", lambda name: None)
-    expected = "--ray needs Ray, which is not installed; pip install '.[ray]'"
+    expected = (
+        "--ray needs Ray, which is not installed; install it, in the folder that bert_jax was installed from: "
+        "pip install '.[ray]'"
+    )
     assert refused("predict", *IN, *OUT, "--ray") == expected
     assert refused("prepare", *IN, *OUT, "--ray") == expected
 
