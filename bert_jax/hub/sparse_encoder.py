@@ -49,6 +49,7 @@ class SpladeConfig(TypedDict, total=False):
 
 class StaticConfig(TypedDict, total=False):
     path: str | None  # of a JSON file with the weights by token
+    frozen: bool
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,7 @@ class SparseSettings(TextSettings):
     activation: str = "relu"  # or a second logarithm, "log1p_relu"
     max_active_dims: int | None = None  # None: all that are not 0
     query_weights: bool = False  # whether the weights of a query are those of its tokens, without the network
+    frozen: bool = False  # whether training leaves these as they are
 
 
 def read_sparse(directory: Path) -> SparseSettings | None:
@@ -87,7 +89,13 @@ def read_sparse(directory: Path) -> SparseSettings | None:
         activation=activation,
         max_active_dims=read_beside(directory, "config_sentence_transformers.json").get("max_active_dims"),
         query_weights=queries != documents,
+        frozen=queries != documents and read_static_config(queries[0][1]).get("frozen", False),
     )
+
+
+def read_static_config(folder: Path) -> StaticConfig:
+    file = folder / "config.json"
+    return read_json(file, StaticConfig) if file.is_file() else {}
 
 
 def read_routes(directory: Path) -> dict[str, list[tuple[str, Path]]]:
@@ -135,9 +143,7 @@ def query_weights_folder(directory: Path) -> Path | None:
 
 def open_query_weights(folder: Path, open_tokenizer: Callable[[], Tokenizer], entries: int) -> Tensors:
     """Open the weights of tokens in queries; those of embedding rows without a token are zeros."""
-    file = folder / "config.json"
-    listed = read_json(file, StaticConfig).get("path") if file.is_file() else None
-    if listed:
+    if listed := read_static_config(folder).get("path"):
         # The path is the author's; the file itself comes with the directory.
         path = find_file([place / PurePosixPath(listed).name for place in (folder, folder.parent)])
         stored = Tensors(
@@ -183,7 +189,7 @@ def write_sparse(
         }
         listed = [("", "sentence_transformers.models.Router")]
         write_json(directory / ROUTER_FILES[0], router)
-        write_json(directory / QUERY_FOLDER / "config.json", {"frozen": False})
+        write_json(directory / QUERY_FOLDER / "config.json", {"frozen": settings.frozen})
         if tokenizer:
             tokenizer.save(directory / QUERY_FOLDER)
             file = directory / QUERY_FOLDER / "tokenizer_config.json"

@@ -67,7 +67,7 @@ class SparseModelConfig(InitEncoderConfig):
     activation: Literal["auto", "relu", "log1p_relu"] = "auto"
     # weights of tokens in queries, which then need no network (inference-free); none: queries are read like documents;
     # learned: trained, from 1 or from those of `init`; idf: fixed, from document frequencies in the training data;
-    # auto: learned if `init` has any, else none
+    # auto: those of `init`, trained unless its directory says that they are frozen; none if it has none
     query_weights: Literal["auto", "none", "learned", "idf"] = "auto"
 
 
@@ -96,7 +96,7 @@ class SparseTask(EmbeddingTask):
 
     document_weight: float = 0.0
     query_weight: float = 0.0
-    idf: bool = False  # whether the weights of tokens in queries are fixed
+    idf: bool = False  # whether the weights of tokens in queries follow from the training data
     steps: int = 1
     rules: ClassVar[Rules] = ()
     best_metric = "loss"  # of what is validated, so that a model that is not yet sparse is not the best
@@ -108,7 +108,7 @@ class SparseTask(EmbeddingTask):
 
     @property
     def frozen(self) -> Rules:
-        return ((f"^{QUERY_WEIGHTS}/", True), ("", False)) if self.idf else ()
+        return ((f"^{QUERY_WEIGHTS}/", True), ("", False)) if self.sparse.frozen else ()
 
     def flops(self, rows: int, length: int) -> float:
         return pre_training_flops(self.layout.config, rows, length, length)
@@ -275,7 +275,7 @@ def sparse_layout(config: Config, source: Layout) -> Layout:
     settings = source.sparse or SparseSettings()
     given = {name: value for name in ("pooling", "activation") if (value := getattr(model, name)) != "auto"}
     if model.query_weights != "auto":
-        given["query_weights"] = model.query_weights != "none"
+        given |= {"query_weights": model.query_weights != "none", "frozen": model.query_weights == "idf"}
     settings = replace(settings, **given, **choose_text_settings(config, source.text_settings or settings))
     source = source.computed_with(**model.compute_settings)
     encoder = model.update_encoder(source.config, config.data.max_length, config.init)

@@ -61,7 +61,7 @@ def test_both_programs_open_what_the_other_saved(
     pooling, activation, query_weights, sparse_encoder, tmp_path
 ):
     settings = SparseSettings(
-        max_length=12, pooling=pooling, activation=activation, query_weights=query_weights,
+        max_length=12, pooling=pooling, activation=activation, query_weights=query_weights, frozen=query_weights,
         prompts={"query": "the ", "document": "on "}, max_active_dims=11,
     )  # fmt: skip
     write_sparse_model(tmp_path / "ours", settings)

@@ -178,6 +178,13 @@ def test_weights_by_document_frequency_are_fixed(encoder_path, tmp_path):
             np.log1p((4 - documents + 0.5) / (documents + 0.5)), rel=1e-6
         )
     assert np.count_nonzero(found) == 3
+    # A run that goes on from them leaves them as they are, unless it is told to train them.
+    for number, (chosen, same) in enumerate((("auto", True), ("learned", False))):
+        given = [f"init={tmp_path / 'run/model'}", *overrides[1:-1], f"model.query_weights={chosen}"]
+        start_training(SPARSE_CONFIG, given, str(tmp_path / str(number)))
+        later = load(tmp_path / f"{number}/model")
+        assert later.layout.sparse.frozen is same
+        assert (later.encode_query("w1 w2 w9 w1").toarray()[0] == found).all() == same
 
 
 def test_a_run_goes_on_from_what_its_start_is(encoder_path, tmp_path):
