@@ -1,9 +1,9 @@
 """`finetune`: scores and seconds of a fine-tuning, compared with transformers.
 
-Cross-encoders are compared with sentence-transformers. Both sides start from the same directory, train on the same
-examples in the same order with the same recipe, take turns seed by seed, and are scored by the same metrics on the
-validation set after the last step. Seconds are those of the steps, without reading, tokenizing, scoring and writing on
-either side; ours include compiling.
+Cross-encoders and sparse embedders are compared with sentence-transformers. Both sides start from the same directory,
+train on the same examples in the same order with the same recipe, take turns seed by seed, and are scored by the same
+metrics on the validation set after the last step. Seconds are those of the steps, without reading, tokenizing, scoring
+and writing on either side; ours include compiling.
 """
 
 import contextlib
@@ -18,16 +18,22 @@ import numpy as np
 
 from bert_jax.bench.timing import Machine, Turn
 from bert_jax.core.errors import BertJaxError
+from bert_jax.data.examples.epochs import Score
 from bert_jax.data.examples.row_packing import EncodedExample
 from bert_jax.finetuning.finetune_config import FinetuneConfig
 from bert_jax.hub.model_directory import ModelDirectories
+from bert_jax.losses.sparse import ACTIVE_DIMS
+from bert_jax.metrics.retrieval import MAIN_METRIC
+from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.tasks import load_config
 from bert_jax.tasks.rerank import Config as RerankConfig
+from bert_jax.tasks.sparse import Config as SparseConfig
 from bert_jax.training import warm_start
 from bert_jax.training.log import read_metrics
 from bert_jax.training.loop import train
 from tests.bench.comparison import Comparison, Row, dtype_of, dtype_ratios
 from tests.bench.torch_ranking import TorchRanking
+from tests.bench.torch_sparse import TorchSparse
 from tests.bench.torch_training import TorchModel, pad_rows, quiet_transformers
 from tests.bench.turns import OURS, Limits, interleaved, is_ours, running_processes
 
@@ -49,29 +55,37 @@ def compare_finetuning(
     _, config = load_config(spec, overrides)
     if isinstance(config, FinetuneConfig):
         overrides = [*AS_TRANSFORMERS, *overrides]
+    elif isinstance(config, SparseConfig):
+        overrides = [f"checkpoints.best_metric={MAIN_METRIC}", *overrides]
     elif not isinstance(config, RerankConfig):
         raise BertJaxError(
-            f"{spec} is neither a fine-tuning of labels nor of a cross-encoder; name another config"
+            f"{spec} trains neither on labels nor a cross-encoder nor a sparse embedder; name another config"
         )
-    if other := [name for name in against if (name == SENTENCES) != isinstance(config, RerankConfig)]:
-        trains = "only cross-encoders" if other[0] == SENTENCES else "no cross-encoders"
-        raise BertJaxError(f"--against {other[0]} trains {trains}; leave it out for {spec}")
+    of_groups = isinstance(config, RerankConfig | SparseConfig)
+    if other := [name for name in against if (name == SENTENCES) != of_groups]:
+        trains = "only" if other[0] == SENTENCES else "no"
+        raise BertJaxError(
+            f"--against {other[0]} trains {trains} cross-encoders and sparse embedders; leave it out for {spec}"
+        )
     makers: dict[str, tuple] = {
         f"{OURS} {dtype}": (our_runs, spec, [*overrides, f"model.dtype={dtype}"]) for dtype in dtypes
     }
     makers |= {name: (their_runs, spec, list(overrides), name == AUTOCAST) for name in against}
-    runs: dict[str, list[tuple[dict, list[float]]]] = {name: [] for name in makers}
+    runs: Runs = {name: [] for name in makers}
+    queries: dict[str, list[np.ndarray]] = {name: [] for name in makers}
     machine, turns, best = Machine(), list[Turn](), ""
     with running_processes(makers) as contenders:
         seeds = ((seed,) for seed in count())
         for name, result, turn in interleaved(
             contenders, seeds, limits, lambda result, _: result[1]["seconds"]
         ):
-            best, scores, losses = result
+            best, scores, losses, of_queries = result
             runs[name].append((scores, losses))
+            queries[name].append(of_queries)
             turns.append(turn)
     title = f"{spec}, {len(runs[name])} seeds: {best}"
-    return Comparison(finetuning_rows(title, best, runs), machine.load_during(turns), finetuning_notes(runs))
+    notes = [*finetuning_notes(runs), *query_notes(best, queries), *sparsity_notes(runs)]
+    return Comparison(finetuning_rows(title, best, runs), machine.load_during(turns), notes)
 
 
 Runs = dict[str, list[tuple[dict[str, float], list[float]]]]  # contender -> scores and losses of each seed
@@ -117,14 +131,44 @@ def finetuning_notes(runs: Runs) -> list[str]:
     return notes
 
 
-def our_runs(spec: str, overrides: list[str]) -> Callable:
+def query_notes(best: str, queries: dict[str, list[np.ndarray]]) -> list[str]:
+    """Compare the rankings of each query with ours, seed by seed."""
+    (first, ours), *others = queries.items()
+    return [
+        f"seed {seed}: {best} {describe_mean(a)}; {name} {describe_mean(b)}, {describe_mean(b - a, '+')} on the same "
+        f"{len(a):,} queries"
+        for name, theirs in others
+        for seed, (a, b) in enumerate(zip(ours, theirs, strict=True))
+        if len(a)
+    ]
+
+
+def describe_mean(values: np.ndarray, sign: str = "") -> str:
+    return f"{values.mean():{sign}.4f} ± {values.std(ddof=1) / len(values) ** 0.5:.4f}"
+
+
+def sparsity_notes(runs: Runs) -> list[str]:
+    return [
+        f"{name}: " + "; ".join(f"{scores[key]:,.0f} {key}" for key in ACTIVE_DIMS)
+        for name, seeds in runs.items()
+        for scores, _ in seeds
+        if ACTIVE_DIMS[0] in scores
+    ]
+
+
+Result = tuple[str, dict[str, float], list[float], np.ndarray]
+
+
+def our_runs(spec: str, overrides: list[str]) -> Callable[[int], Result]:
     """Return a function that trains with bert_jax and a given seed.
 
-    It returns (the name of the metric that chooses the best model, all metrics and seconds, the loss of each step).
+    It returns (the name of the metric that chooses the best model, all metrics and seconds, the loss of each step, the
+    metric of each query if it is one of rankings).
     """
 
-    def run(seed: int) -> tuple[str, dict[str, float], list[float]]:
+    def run(seed: int) -> Result:
         task, data, config = open_run(spec, overrides, seed)
+        data.evaluator = kept = KeptScores(data.evaluator)
         steps = config.steps
         config = dataclasses.replace(
             config,
@@ -148,28 +192,47 @@ def our_runs(spec: str, overrides: list[str]) -> Callable:
         compiling = float((seconds[seconds > 4 * usual] - usual).sum())
         scores = {name: value for name, value in lines[-1].items() if name not in ("step", "kind", "time")}
         totals = {"seconds": float(seconds.sum()), "compiling": compiling}
-        return config.checkpoints.best_metric, scores | totals, losses
+        best = config.checkpoints.best_metric
+        return best, scores | totals, losses, scores_of_queries(kept.last, best)
 
     return run
 
 
-def their_runs(spec: str, overrides: list[str], autocast: bool) -> Callable:
+class KeptScores:
+    """An evaluator that keeps what it has computed last."""
+
+    def __init__(self, evaluator: Score):
+        self.evaluator = evaluator
+        self.last: ScoreSums | None = None
+
+    def __call__(self, predictions: list) -> ScoreSums | None:
+        self.last = self.evaluator(predictions)
+        return self.last
+
+
+def scores_of_queries(sums: ScoreSums | None, best: str) -> np.ndarray:
+    """Return the score of each query, whose mean is that of all; empty if `best` is no such mean."""
+    if sums is None or best != MAIN_METRIC:
+        return np.empty(0)
+    return sums.compute_scores(sums.rows)[best]
+
+
+def their_runs(spec: str, overrides: list[str], autocast: bool) -> Callable[[int], Result]:
     """Return the counterpart of `our_runs` for the other library: the usual loop, each batch padded to its longest."""
 
-    def run(seed: int) -> tuple[str, dict[str, float], list[float]]:
+    def run(seed: int) -> Result:
         with contextlib.redirect_stderr(io.StringIO()):  # our run prints the same
             task, data, config = open_run(spec, overrides, seed)
         pad = data.tokenizer.special.pad
         if isinstance(config, RerankConfig):
             torch = TorchRanking(task, config, pad)
+        elif isinstance(config, SparseConfig):
+            torch = TorchSparse(task, config, pad)
         else:
             torch = TorchFinetuning(task.layout, config, pad, autocast)
         seconds, losses = torch.train(data)
-        return (
-            config.checkpoints.best_metric,
-            data.evaluator(torch.predict(data.validation)).scores | {"seconds": seconds},
-            losses,
-        )
+        best, sums = config.checkpoints.best_metric, data.evaluator(torch.predict(data.validation))
+        return best, sums.scores | {"seconds": seconds}, losses, scores_of_queries(sums, best)
 
     return run
 

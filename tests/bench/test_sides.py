@@ -10,8 +10,10 @@ from bert_jax.predictions.calibration import Calibration
 from tests.bench import families
 from tests.bench.__main__ import main
 from tests.bench.texts import CONTENDERS
+from tests.support.embedding_tasks import random_pairs
 from tests.support.pretraining_runs import make_corpus, train_command
 from tests.support.small_models import SMALL_TEXTS, write_model
+from tests.support.tables import write_jsonl
 
 LABELS = "no", "yes", "maybe"
 
@@ -63,3 +65,22 @@ def test_a_pre_training_and_that_of_transformers_reach_the_same(tmp_path, capsys
         )
         np.testing.assert_allclose(ours[[0, 2]], theirs[[0, 2]], rtol=1e-4)  # losses, and then accuracies
         np.testing.assert_allclose(ours[[1, 3]], theirs[[1, 3]], atol=0.02)
+
+
+@pytest.mark.slow
+def test_a_sparse_embedder_and_that_of_sentence_transformers_learn_the_same(encoder_path, tmp_path, capsys):
+    pytest.importorskip("sentence_transformers")
+    pairs = write_jsonl(tmp_path / "pairs.jsonl", random_pairs(60))
+    settings = (
+        f"init={encoder_path}", f"data.train={pairs}", "data.max_length=16", "data.batch_size=8", "steps=9",
+        "optimizer.learning_rate=0.003", "loss.document_regularizer_weight=0.1", "model.hidden_dropout_prob=0.0",
+        "model.attention_probs_dropout_prob=0.0",
+    )  # fmt: skip
+    command = ["finetune", "--config", "configs/sparse.py", *(f"--config.{setting}" for setting in settings)]
+    sides = ["--dtype", "float32", "--against", "sentence-transformers", "--rounds", "2", "--json"]
+    assert main([*command, *sides]) == 0
+    notes = json.loads(capsys.readouterr().out.splitlines()[-1])["notes"]
+    _, apart, *seeds, ours, _, theirs, _ = notes
+    assert float(apart.rsplit(" ", 1)[1]) < 1e-4
+    assert len(seeds) == 2 and all("+0.0000 ± 0.0000 on the same 6 queries" in seed for seed in seeds)
+    assert ours.removeprefix("bert_jax float32: ") == theirs.removeprefix("sentence-transformers: ")
