@@ -73,7 +73,7 @@ def test_a_sparse_embedder_and_that_of_sentence_transformers_learn_the_same(enco
     pairs = write_jsonl(tmp_path / "pairs.jsonl", random_pairs(60))
     settings = (
         f"init={encoder_path}", f"data.train={pairs}", "data.max_length=16", "data.batch_size=8", "steps=9",
-        "optimizer.learning_rate=0.003", "loss.document_regularizer_weight=0.1", "model.hidden_dropout_prob=0.0",
+        "optimizer.learning_rate=0.0003", "loss.document_regularizer_weight=0.1", "model.hidden_dropout_prob=0.0",
         "model.attention_probs_dropout_prob=0.0",
     )  # fmt: skip
     command = ["finetune", "--config", "configs/sparse.py", *(f"--config.{setting}" for setting in settings)]
