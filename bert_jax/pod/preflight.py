@@ -6,10 +6,10 @@ compiled one (pod/hlo.py). Times are bounds (pod/roofline.py), not measurements.
 
 import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 
 from bert_jax import tasks
 from bert_jax.core.errors import BertJaxError
@@ -51,7 +51,7 @@ def compile_in_subprocess(spec: str, overrides: Sequence[str], where: Slice) -> 
     ran = subprocess.run(command, env=os.environ | ENVIRONMENT, capture_output=True, text=True)
     if ran.returncode:
         last = (ran.stderr.strip().splitlines() or ["without a message"])[-1]
-        if re.search("TPU support not installed|libtpu.*install|install.*libtpu", ran.stderr, re.I | re.S):
+        if find_spec("libtpu") is None:
             last = "the TPU compiler is not installed; pip install 'jax[tpu]'"
         raise BertJaxError(f"the step could not be compiled for {where} ({last[:300]})")
     *notes, last = ran.stdout.splitlines()
