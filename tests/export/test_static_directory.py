@@ -28,6 +28,7 @@ def source(tmp_path_factory):
     return path / "embedder"
 
 
+@pytest.mark.slow
 def test_rows_are_weighted_components_of_the_vectors_of_tokens(source, tmp_path):
     assert export_static(source, tmp_path / "static", 3).startswith("7 tokens, 3 dimensions, which keep ")
     rows = np.array(bert_jax.load(tmp_path / "static").engine.rows)

@@ -85,6 +85,7 @@ def test_folds_keep_or_drop_descriptions_and_a_resumed_run_knows(tmp_path, encod
     np.testing.assert_array_equal(run(tmp_path, encoder_path, "left out"), plain)
 
 
+@pytest.mark.slow
 def test_descriptions_may_be_a_mapping_or_a_file(tmp_path, encoder_path, monkeypatch):
     losses = itertools.cycle((0.5, 0.6))  # they are kept
     monkeypatch.setattr(cross_validation, "class_loss", lambda _: next(losses))

@@ -194,6 +194,7 @@ def adapter(tmp_path):
     return write_adapter(tmp_path / "adapter", tmp_path / "base", "classify", ("no", "yes"), rank=2)
 
 
+@pytest.mark.slow
 def test_an_adapter_opens_as_the_model_that_was_trained(adapter):
     model = load(adapter)
     assert model.labels == ("no", "yes") and model.layout.heads == ("classify",)

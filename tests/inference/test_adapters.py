@@ -45,6 +45,7 @@ def models(directories):
     return bert_jax.load(directories[""], adapters={name: path for name, path in directories.items() if name})
 
 
+@pytest.mark.slow
 def test_each_adapter_gives_what_it_gives_alone(models, directories):
     assert {name: type(model).__name__ for name, model in models.items()} == {
         "": "Classifier", "spam": "Classifier", "topic": "Classifier", "words": "Tagger", "answers": "QuestionAnswerer",
@@ -64,6 +65,7 @@ def test_each_adapter_gives_what_it_gives_alone(models, directories):
             np.testing.assert_allclose(ours.encode("the cat"), alone.encode("the cat"), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_one_batch_mixes_adapters_and_the_model_without_one(models, directories, monkeypatch):
     names = ["spam", "", "topic", "words", "dora", "topic", "spam", ""]
     batches = []

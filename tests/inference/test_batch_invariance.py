@@ -79,6 +79,7 @@ def test_a_result_depends_on_its_text_alone(models, name, computed):
     assert count_different(CALLS[name], model, TEXTS) == 0
 
 
+@pytest.mark.slow
 def test_copies_and_models_with_other_parameters_do_so_too(models):
     model = bert_jax.load(models / "embedder", batch_invariant=True)
     for other in (pickle.loads(pickle.dumps(model)), model.with_params(model.params)):

@@ -61,6 +61,7 @@ def test_all_that_have_an_interpreter_can_be_started():
         assert path.read_text(encoding="utf-8").startswith("#!") is (path.name in SCRIPTS), path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", sorted(LAUNCH.glob("*.py")), ids=lambda path: path.name)
 def test_a_program_of_the_quickstart_does_the_same(path, tmp_path):
     for words, code in {("--help",): 0, ("--no-such-flag",): 2, ("a", "b"): 2}.items():

@@ -36,6 +36,7 @@ def by_formula(params, states, mask, pooling, activation):
     return weights.max(1) if pooling == "max" else weights.sum(1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("pooling, platform", [("max", "cpu"), ("max", "tpu"), ("sum", "cpu")])
 def test_vectors_and_gradients_are_those_of_the_formula(
@@ -61,6 +62,7 @@ def test_vectors_and_gradients_are_those_of_the_formula(
         np.testing.assert_allclose(gradient, wanted, atol=1e-5 * max(1, np.abs(wanted).max()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pooling", ["max", "sum"])
 def test_texts_that_share_a_row_get_the_vectors_of_their_own(pooling, params, states):
     separate = np.zeros((1, 3, 11), int)

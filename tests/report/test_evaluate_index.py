@@ -38,6 +38,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_each_leg_is_scored_by_the_documents_it_finds(folder, capsys):
     flags = ["--index", folder / "index", "--data", folder, "--report", folder / "r", "--json"]
     assert main(["evaluate", *map(str, flags)]) == 0
@@ -64,6 +65,7 @@ def test_each_leg_is_scored_by_the_documents_it_finds(folder, capsys):
     assert from_python == found
 
 
+@pytest.mark.slow
 def test_a_loaded_reranker_is_measured_as_its_directory(folder, monkeypatch):
     write_model(folder / "judge", heads=("classify",), labels=("LABEL_0",))
 

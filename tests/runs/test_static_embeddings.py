@@ -65,6 +65,7 @@ def test_an_index_is_built_and_searched_with_them(static, tmp_path):
     assert hits[0].text == texts[7] and hits[0].score > hits[1].score
 
 
+@pytest.mark.slow
 def test_a_server_gives_their_vectors(static):
     with serving({"static": static}) as url:
         body = json.dumps({"inputs": ["w1 w2", "", "unknown"]}).encode()

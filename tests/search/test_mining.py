@@ -285,6 +285,7 @@ def test_a_text_that_the_model_reads_as_the_positive_is_no_negative(encoder_path
     assert any(owner for owner, _ in owners) and all(owner != anchor for owner, anchor in owners)
 
 
+@pytest.mark.slow
 def test_a_file_without_a_group_is_not_written(encoder_path, tmp_path):
     data, output = write_jsonl(tmp_path / "rows.jsonl", random_pairs(4)), tmp_path / "mined.jsonl"
     limits = MiningLimits(negatives=1, max_score=-1)

@@ -65,6 +65,7 @@ def assert_same(found, expected) -> None:
         np.testing.assert_allclose([s for _, s in one], [s for _, s in other], rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["learned", "plain"])
 def test_it_finds_what_the_products_of_the_vectors_say(folder, name):
     model = SparseEmbedder.load(folder / name)

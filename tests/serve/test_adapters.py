@@ -25,6 +25,7 @@ def folder(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_requests_for_different_adapters_share_a_batch(folder):
     from bert_jax.serve.adapters import open_adapters
 

@@ -72,6 +72,7 @@ def exported(served_models, tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_an_index_is_searched_with_the_exported_model_that_is_served_beside_it(exported):
     computed = {"engine": "onnxruntime", "dtype": "int8"}
     both = [str(exported / "index"), f"small={exported / 'int8'}"]

@@ -162,6 +162,7 @@ def test_the_best_model_has_the_lowest_loss_with_the_regularizers(encoder_path, 
     assert config.checkpoints.best_metric == "loss" and task.metrics_from_means(means)["loss"] == 2.5
 
 
+@pytest.mark.slow
 def test_weights_by_document_frequency_are_fixed(encoder_path, tmp_path):
     rows = [{"q": f"w{n}", "d": f"w1 w{n % 4 + 2}"} for n in range(12)]
     held = write_jsonl(tmp_path / "held.jsonl", [{"q": "w40", "d": "w41"}])
@@ -187,6 +188,7 @@ def test_weights_by_document_frequency_are_fixed(encoder_path, tmp_path):
         assert (later.encode_query("w1 w2 w9 w1").toarray()[0] == found).all() == same
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_from_what_its_start_is(encoder_path, tmp_path):
     train = write_jsonl(tmp_path / "pairs.jsonl", random_pairs(20))
     first = ("model.query_weights=learned", "model.pooling=sum", "model.activation=log1p_relu", "steps=1",

@@ -72,6 +72,7 @@ def test_meshes_give_the_same_losses(mesh):
     np.testing.assert_allclose(found[mesh], one, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_dropout_of_adapters_depends_on_the_key_and_the_row(tmp_path):
     write_model(tmp_path / "base")
     task, config, trained, frozen = random_adapter(
@@ -98,6 +99,7 @@ def test_dropout_of_adapters_depends_on_the_key_and_the_row(tmp_path):
     assert len({tuple(key) for key in keys.tolist()}) == len(keys) == 2, "each layer has its own"
 
 
+@pytest.mark.slow
 def test_projections_of_distances_have_no_dropout(tmp_path):
     """They are of no row."""
     write_released(
@@ -259,6 +261,7 @@ def device_size(tree) -> int:
     return 4 * sum(leaf.size for leaf in jax.tree.leaves(tree))
 
 
+@pytest.mark.slow
 def test_a_loop_of_ones_own_trains_adapters(tmp_path, encoder_path):
     data = {"train": str(write_csv(tmp_path / "t.csv", marked_texts(24, 0))), "folds": 0, "max_length": 32}
     task = bert_jax.open_task("classify", init=str(encoder_path), data=data, steps=2, adapter={"rank": 2})
