@@ -4,7 +4,6 @@ import asyncio
 import shutil
 import time
 
-import httpx
 import pytest
 
 from bert_jax.core.errors import BertJaxError
@@ -12,6 +11,7 @@ from bert_jax.inference.load import load
 from bert_jax.serve.compute_queue import BatchRows, Work, compute_together, tokenize_together
 from bert_jax.serve.server import named_directories, open_models
 from tests.serve.processes import serving
+from tests.serve.raw_client import Answer, ask, head, post
 from tests.support.adapters import write_adapter
 from tests.support.small_models import write_model
 
@@ -61,13 +61,13 @@ def test_adapters_come_and_go_while_the_server_runs(folder, tmp_path):
     more = ["--adapter", f"spam={folder / 'spam'}", "--adapter-folder", str(watched), "--no-warm-up"]
     with serving({"base": folder / "base"}, *more) as url:
         assert names(url) == ["base", "spam"]
-        given = httpx.post(f"{url}/models/spam/predict", json={"inputs": "the cat"}, timeout=300).json()
+        given = predict(url, "spam").json()
         expected = load(folder / "spam").classify("the cat")
         assert given[0]["label"] == expected.label
         assert given[0]["score"] == pytest.approx(expected.score, abs=1e-5)
         shutil.copytree(folder / "topic", watched / "topic")
         wait_for(url, ["base", "spam", "topic"])
-        asked = httpx.post(f"{url}/models/topic/predict", json={"inputs": "the cat"}, timeout=300).json()
+        asked = predict(url, "topic").json()
         assert {entry["label"] for entry in asked} == {"a", "b", "c"}
         # What was broken is served once it is mended, and may go, too.
         shutil.copytree(folder / "topic", watched / "broken", dirs_exist_ok=True)
@@ -77,11 +77,20 @@ def test_adapters_come_and_go_while_the_server_runs(folder, tmp_path):
         shutil.rmtree(watched / "broken")
         shutil.rmtree(watched / "topic")
         wait_for(url, ["base", "spam"])
-        assert httpx.post(f"{url}/models/topic/predict", json={"inputs": "the cat"}).status_code == 404
+        assert predict(url, "topic").status == 404
+
+
+def predict(url: str, name: str) -> Answer:
+    return ask(port_of(url), post(f"/models/{name}/predict", {"inputs": "the cat"}))
 
 
 def names(url: str) -> list[str]:
-    return [model["name"] for model in httpx.get(f"{url}/models").json()["models"]]
+    answer = ask(port_of(url), head("GET", "/models"))
+    return [model["name"] for model in answer.json()["models"]]
+
+
+def port_of(url: str) -> int:
+    return int(url.rpartition(":")[2])
 
 
 def wait_for(url: str, expected: list[str]) -> None:
