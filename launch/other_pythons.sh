@@ -2,7 +2,7 @@
 # Runs the tests on the other Python versions that bert_jax is tested with, that is, not on that of .venv. Each version
 # has its own environment with its versions of constraints.txt:
 #
-#   launch/other_pythons.sh                             all tests on all other versions found: about 15 minutes each
+#   launch/other_pythons.sh                             those of launch/test.sh on all other versions found
 #   launch/other_pythons.sh 3.11 -q tests/inference/test_model.py   on 3.11 only, with arguments for pytest
 #
 # Pythons are looked for on the path and in PYENV_ROOT.

@@ -24,7 +24,7 @@ newest=$(sed -nE 's/^## \[([0-9].*)\] - [0-9]{4}-[0-9]{2}-[0-9]{2}$/\1/p' CHANGE
 commit=$(git rev-parse HEAD)
 [ "$(git rev-parse -q --verify "$tag^{commit}" || echo "$commit")" = "$commit" ] ||
   die "the tag $tag is that of another commit: raise __version__, and say in CHANGELOG.md what is new"
-.ci/run || die "the tests fail: .ci/run"
+.ci/run --whole || die "the tests fail: .ci/run --whole"
 installing=tests/docs/test_package.py
 launch/test.sh -q -rs -m long "$installing" || die "the package cannot be installed: $installing"
 

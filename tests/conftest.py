@@ -3,6 +3,7 @@ import dataclasses
 import datetime
 import gc
 import os
+import re
 import shutil
 import signal
 import sys
@@ -41,19 +42,17 @@ LONGEST = {
     "hub/families/test_packed_rows.py",
     "training/test_meshes.py",
     "training/test_processes.py",
-    "finetuning/test_choose_method.py",
     "finetuning/test_cross_validation.py",
     "runs/test_interruptions.py",
     "tasks/test_electra.py",
     "tasks/test_embed.py",
-    "pod/test_tpu_step.py",
     "docs/test_light.py",
     "training/test_checkpoint.py",
     "training/test_whole_batch_loss.py",
     "cluster/test_cluster.py",
 }
 
-# Files whose slow tests every run has: what the project is for, and what nobody would notice until much is lost.
+# Files whose slow tests every run has: what the project is for, and what must not break for a day.
 ALWAYS = {
     "docs/test_pages.py",
     "finetuning/test_finetune.py",
@@ -65,8 +64,14 @@ ALWAYS = {
     "tasks/test_pretrain.py",
     "training/test_meshes.py",
 }
+assert all((HERE / name).is_file() for name in ALWAYS | LONGEST), "a file has another name"
 DRAWN = 0.15  # the share of the other files whose slow tests a run has
 DRAWS = "BERT_JAX_TESTS_DRAW"
+
+
+def names_long(markexpr: str) -> bool:
+    """Return whether `-m` asks for what is marked long."""
+    return bool(re.search(r"(?<!not )\blong\b", markexpr))
 
 
 def pytest_addoption(parser):
@@ -76,18 +81,25 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    """Files are drawn where none are named. The workers, to which the first process names all, hear of it."""
+    """Files are drawn where neither files nor long tests are named. Workers are told by the environment: to them, the
+    first process names all files."""
     if not hasattr(config, "workerinput"):
         is_suite = config.args_source is not pytest.Config.ArgsSource.ARGS
-        os.environ[DRAWS] = "yes" if is_suite and not config.option.whole else ""
+        is_whole = config.option.whole or names_long(config.option.markexpr)
+        os.environ[DRAWS] = "yes" if is_suite and not is_whole else ""
 
 
-def leave_slow_files(items) -> list:
-    """Return the slow tests of the files that are not drawn."""
+def slow_tests_not_drawn(items) -> list:
     slow = [item for item in items if item.get_closest_marker("slow")]
     files = sorted({str(item.path.relative_to(HERE)) for item in slow} - ALWAYS)
-    run = ALWAYS.union(draw(files, round(DRAWN * len(files))))
-    return [item for item in slow if str(item.path.relative_to(HERE)) not in run]
+    chosen = ALWAYS.union(draw(files, round(DRAWN * len(files))))
+    return [item for item in slow if str(item.path.relative_to(HERE)) not in chosen]
+
+
+def leave_out(config, items, some) -> None:
+    config.hook.pytest_deselected(items=some)
+    out = {*some}
+    items[:] = [item for item in items if item not in out]
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are selected by their marks
@@ -97,14 +109,10 @@ def pytest_collection_modifyitems(config, items):
         if item.get_closest_marker("ci"):
             item.add_marker("slow")
     if os.environ[DRAWS]:
-        left = {*leave_slow_files(items)}
-        config.hook.pytest_deselected(items=[*left])
-        items[:] = [item for item in items if item not in left]
+        leave_out(config, items, slow_tests_not_drawn(items))
     items.sort(key=lambda item: str(item.path.relative_to(HERE)) not in LONGEST)
     if "long" not in config.option.markexpr:
-        long = [item for item in items if item.get_closest_marker("long")]
-        config.hook.pytest_deselected(items=long)
-        items[:] = [item for item in items if item not in long]
+        leave_out(config, items, [item for item in items if item.get_closest_marker("long")])
 
 
 def pytest_collection_finish():

@@ -46,6 +46,7 @@ AUTO = {
 AS_TRANSFORMERS = ("model.pooling=native", "head_init=pretrained", "data.folds=0")
 IGNORED = -100  # label that torch's cross entropy ignores
 AUTOCAST, SENTENCES = "transformers-autocast", "sentence-transformers"
+GROUP_TRAINERS = {RerankConfig: TorchRanking, SparseConfig: TorchSparse}  # by sentence-transformers
 
 
 def compare_finetuning(
@@ -57,16 +58,15 @@ def compare_finetuning(
         overrides = [*AS_TRANSFORMERS, *overrides]
     elif isinstance(config, SparseConfig):
         overrides = [f"checkpoints.best_metric={MAIN_METRIC}", *overrides]
-    elif not isinstance(config, RerankConfig):
+    elif type(config) not in GROUP_TRAINERS:
         raise BertJaxError(
             f"{spec} trains neither on labels nor a cross-encoder nor a sparse embedder; name another config"
         )
-    of_groups = isinstance(config, RerankConfig | SparseConfig)
-    if other := [name for name in against if (name == SENTENCES) != of_groups]:
-        trains = "only" if other[0] == SENTENCES else "no"
-        raise BertJaxError(
-            f"--against {other[0]} trains {trains} cross-encoders and sparse embedders; leave it out for {spec}"
-        )
+    if other := [name for name in against if (name == SENTENCES) != (type(config) in GROUP_TRAINERS)]:
+        trained = "cross-encoders and sparse embedders alone"
+        if other[0] != SENTENCES:
+            trained = "neither cross-encoders nor sparse embedders"
+        raise BertJaxError(f"--against {other[0]} trains {trained}; leave it out for {spec}")
     makers: dict[str, tuple] = {
         f"{OURS} {dtype}": (our_runs, spec, [*overrides, f"model.dtype={dtype}"]) for dtype in dtypes
     }
@@ -224,10 +224,8 @@ def their_runs(spec: str, overrides: list[str], autocast: bool) -> Callable[[int
         with contextlib.redirect_stderr(io.StringIO()):  # our run prints the same
             task, data, config = open_run(spec, overrides, seed)
         pad = data.tokenizer.special.pad
-        if isinstance(config, RerankConfig):
-            torch = TorchRanking(task, config, pad)
-        elif isinstance(config, SparseConfig):
-            torch = TorchSparse(task, config, pad)
+        if trainer := GROUP_TRAINERS.get(type(config)):
+            torch = trainer(task, config, pad)
         else:
             torch = TorchFinetuning(task.layout, config, pad, autocast)
         seconds, losses = torch.train(data)

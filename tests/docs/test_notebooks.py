@@ -48,8 +48,7 @@ LEFT = {
     "tpu": "page.md",
 }
 PUBLISHED = {"serving": MINILM}  # int8 changes a classifier of random values too much to be written
-# The others take a minute or more: what they train and measure, other tests train and measure.
-MARKS = {"search": pytest.mark.ci}
+IN_CI = {"search"}  # the others take a minute or more
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +66,8 @@ def start(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=MARKS.get(name, pytest.mark.long)) for name in SCRIPTS]
+    "name",
+    [pytest.param(name, marks=pytest.mark.ci if name in IN_CI else pytest.mark.long) for name in SCRIPTS],
 )
 def test_a_notebook_runs_as_a_script(name, start, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tomllib
 from contextlib import ExitStack
-from itertools import dropwhile
+from itertools import chain, dropwhile
 from pathlib import Path
 
 import jax
@@ -74,7 +74,7 @@ NEEDS = {
     "configs/guides/serve.md": [f"configs/guides/{name}.md" for name in ("finetune", "embed", "search")],
     "bert_jax/README.md": ["configs/guides/finetune.md"],
 }
-# What these run takes minutes. CI types their commands, and runs those of the other pages.
+# Pages whose commands take minutes: CI parses them, and runs those of the other pages.
 LONG = (
     *(f"configs/guides/{name}.md" for name in ("finetune", "trust", "search", "serve")),
     "bert_jax/README.md",
@@ -363,14 +363,12 @@ def test_every_command_and_block_of(page, run_through, capfd):
 @pytest.mark.parametrize("page", LONG)
 def test_commands_of_a_long_page_can_be_typed(page, monkeypatch):
     monkeypatch.chdir(ROOT)
-    for language, block in fenced(page):
-        for words in commands(block) if language == "sh" else ():
-            if words[0] == "bert-jax":
-                arguments = parsed(words[1:])
-                if (
-                    words[1] == "train" and page != "bert_jax/README.md"
-                ):  # which adds the tasks that it trains
-                    tasks.load_config(arguments.config, arguments.overrides)
+    adds_tasks = page == "bert_jax/README.md"  # which trains tasks that are not in the package
+    blocks = [block for language, block in fenced(page) if language == "sh"]
+    for program, *words in chain.from_iterable(map(commands, blocks)):
+        arguments = parsed(words) if program == "bert-jax" else None
+        if arguments and words[0] == "train" and not adds_tasks:
+            tasks.load_config(arguments.config, arguments.overrides)
 
 
 @pytest.mark.ci

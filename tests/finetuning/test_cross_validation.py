@@ -232,7 +232,8 @@ def test_a_run_learns_from_everything_and_is_calibrated_on_everything(encoder_pa
     assert "a model with the probe is in" in lines
     assert json.loads((tmp_path / "run/model/calibration.json").read_text())["examples"] == 60
     page = (tmp_path / "run/report/report.md").read_text()
-    assert "each example predicted by a model that was not trained on it" in page and "60 examples" in page
+    assert "on the training set, each example predicted by a model that was not trained on it" in page
+    assert "examples of the training set" not in page and "60 examples" in page
     assert "A probe of the frozen encoder: " in page and "(learning_curve.png)" in page
     assert "Out-of-scope texts: 1. In-distribution texts: 60, those that are scored above." in page
     run.start_training(*given)

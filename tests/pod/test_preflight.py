@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -43,6 +44,14 @@ def test_what_cannot_go_well_is_said_before_anything_is_compiled(overrides, mess
     with pytest.raises(BertJaxError) as error:
         preflight_checks.check_outline(config, pretrain.outline(config, ModelDirectories()), HERE)
     assert message in str(error.value)
+
+
+def test_without_the_tpu_compiler_one_line_says_what_to_install(monkeypatch):
+    failed = subprocess.CompletedProcess([], 1, "", "ImportError: libtpu")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: failed)
+    monkeypatch.setattr(preflight, "find_spec", lambda name: None)
+    with pytest.raises(BertJaxError, match=r"TPU compiler is not installed; pip install 'jax\[tpu\]'"):
+        preflight.compile_in_subprocess(f"{CONFIG}:tiny", [], HERE)
 
 
 @pytest.mark.parametrize(("first", "end", "warming"), [(900_000, 905_000, 0), (4000, 20_000, 6000)])

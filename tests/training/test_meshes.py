@@ -30,8 +30,8 @@ IN_RING = IN_PARTS | {"gradient_ring": True}
 MICROBATCHES = {"gradient_accumulation_steps": 4}
 FSDP = {"data": 1, "fsdp": 8}
 CUBE = {"fsdp": 2, "tensor": 2}
-CUBE_IN_PARTS = "2 x 2 x 2, 4 microbatches"
-MESHES = {"one device": ONE, CUBE_IN_PARTS: (8, CUBE | MICROBATCHES)}
+CUBE_IN_MICROBATCHES = "2 x 2 x 2, 4 microbatches"
+MESHES = {"one device": ONE, CUBE_IN_MICROBATCHES: (8, CUBE | MICROBATCHES)}
 OTHER_MESHES = {
     "one device": ONE,
     "one device, 4 microbatches": (1, MICROBATCHES),
@@ -141,7 +141,7 @@ def across_counts():
     with tempfile.TemporaryDirectory() as directory:
         first, restore = 0, None
         for devices, stop, changes in (
-            (8, 12, MESHES[CUBE_IN_PARTS][1]),
+            (8, 12, MESHES[CUBE_IN_MICROBATCHES][1]),
             (4, 20, {"fsdp": 2, "gradient_accumulation_steps": 2}),
             (8, STEPS, FSDP),
         ):
@@ -189,7 +189,7 @@ def test_meshes_and_numbers_of_devices_give_the_same_losses_and_predictions():
     for losses in found["losses"].values():
         np.testing.assert_allclose(np.sum(losses, 1), np.sum(one, 1), rtol=1e-5)
     assert found["share"] == 1 / 8, "fsdp holds an eighth of a parameter on each device"
-    ours, expected = found[CUBE_IN_PARTS], found["one device"]
+    ours, expected = found[CUBE_IN_MICROBATCHES], found["one device"]
     np.testing.assert_allclose(ours["sums"], expected["sums"], rtol=1e-5)
     # Of each row, in the order of the rows.
     np.testing.assert_allclose(ours["rows"], expected["rows"], atol=1e-4)
