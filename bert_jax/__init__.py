@@ -16,6 +16,7 @@ __all__ = [
     "Index",
     "Label",
     "MaskedLM",
+    "MultiVectorEmbedder",
     "PseudoLogLikelihood",
     "QuestionAnswerer",
     "Ranked",
@@ -49,6 +50,7 @@ MODULES = {
     "inference.encoder": "Encoder",
     "inference.load": "load",
     "inference.masked_lm": "Filled MaskedLM PseudoLogLikelihood",
+    "inference.multi_vector_embedder": "MultiVectorEmbedder",
     "inference.question_answerer": "Answer QuestionAnswerer",
     "inference.reranker": "Ranked Reranker",
     "inference.sparse_embedder": "SparseEmbedder",
@@ -75,6 +77,7 @@ if TYPE_CHECKING:
     from bert_jax.inference.encoder import Encoder
     from bert_jax.inference.load import load
     from bert_jax.inference.masked_lm import Filled, MaskedLM, PseudoLogLikelihood
+    from bert_jax.inference.multi_vector_embedder import MultiVectorEmbedder
     from bert_jax.inference.question_answerer import Answer, QuestionAnswerer
     from bert_jax.inference.reranker import Ranked, Reranker
     from bert_jax.inference.sparse_embedder import SparseEmbedder

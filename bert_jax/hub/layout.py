@@ -11,6 +11,7 @@ from bert_jax.core.errors import BertJaxError, check_name
 from bert_jax.core.surrogates import holds_surrogates
 from bert_jax.hub.families import FAMILIES
 from bert_jax.hub.family import OWN_HEADS, Family
+from bert_jax.hub.multi_vector_encoder import MultiVectorSettings
 from bert_jax.hub.parameter_mapping import ParameterMapping, linear
 from bert_jax.hub.sentence_transformers import (
     CROSS_ENCODER_KEYS,
@@ -52,6 +53,7 @@ class Layout:
     hf_config: dict = field(default_factory=dict)  # the config.json it came with; unknown keys survive a save
     embedder: EmbedderSettings | None = None  # how it embeds, if it is an embedder
     sparse: SparseSettings | None = None  # how it embeds, if it is a sparse embedder
+    multi_vector: MultiVectorSettings | None = None  # how it embeds, if it has a vector for each token
 
     def __post_init__(self):
         family = self.family
@@ -78,12 +80,13 @@ class Layout:
 
     @property
     def projection(self) -> Projection | None:
-        return self.embedder.projection if self.embedder else None
+        settings = self.embedder or self.multi_vector
+        return settings.projection if settings else None
 
     @property
     def text_settings(self) -> TextSettings | None:
         """How it reads texts to turn them into vectors; None if it is no embedder."""
-        return self.sparse or self.embedder
+        return self.sparse or self.multi_vector or self.embedder
 
     @property
     def has_query_weights(self) -> bool:
@@ -100,7 +103,7 @@ class Layout:
 
     @property
     def vector_size(self) -> int:
-        """The size of the vector into which it embeds a text."""
+        """The size of the vector into which it embeds a text, or each token of it."""
         if self.sparse:
             return self.config.vocab_size
         return self.projection.width if self.projection else self.config.hidden_size
@@ -114,6 +117,12 @@ class Layout:
     def computed_with(self, **settings) -> "Layout":
         """Return the layout with some of the COMPUTATION_FIELDS of its config changed."""
         return replace(self, config=self.config.replace(**settings))
+
+    def embedding_with(self, settings: TextSettings | None) -> "Layout":
+        """Return the layout of a model that turns texts into vectors so; None: of one that does not."""
+        kinds = {"embedder": EmbedderSettings, "sparse": SparseSettings, "multi_vector": MultiVectorSettings}
+        used = {name: settings if isinstance(settings, kind) else None for name, kind in kinds.items()}
+        return replace(self, **used)  # type: ignore[arg-type]
 
     def init(self, key, modules: Iterable[str] | None = None) -> dict:
         """Return initial values of the whole model, or of the named modules only."""
@@ -162,9 +171,8 @@ class Layout:
             raise BertJaxError(f'the head "{head}" needs labels, such as labels=["negative", "positive"]')
         published = {key: value for key, value in self.hf_config.items() if key not in HEAD_KEYS}
         pooler = HEADS[head].pooler
-        return replace(
-            self, heads=(head,), labels=labels, pooler=pooler, hf_config=published, embedder=None, sparse=None
-        )
+        layout = replace(self, heads=(head,), labels=labels, pooler=pooler, hf_config=published)
+        return layout.embedding_with(None)
 
     def to_hf_tensors(self, params: Mapping) -> dict[str, np.ndarray]:
         """Convert the parameters to their published names and shapes."""

@@ -23,7 +23,7 @@ from bert_jax.core.errors import BertJaxError, recover_os_error
 from bert_jax.core.files import read_json, write_atomically, write_json
 from bert_jax.core.output import atomic_directory, atomic_file
 from bert_jax.hub import adapter as adapters
-from bert_jax.hub import sentence_transformers, sparse_encoder
+from bert_jax.hub import multi_vector_encoder, sentence_transformers, sparse_encoder
 from bert_jax.hub.directory_heads import (
     heads_in,
     is_prefixed,
@@ -109,6 +109,9 @@ class ModelDirectory:
             published, where = adapter.complete_config(source.layout), source.path
         else:
             published, where = read_hf_config(encoder)
+        multi_vector = None if sparse else multi_vector_encoder.read_multi_vector(path, published)
+        if is_stanford := multi_vector_encoder.is_stanford(published):
+            published = {key: value for key, value in published.items() if key != "architectures"}
         family = find_family(published, where)
         published = family.modernize_config(published, where)
         config = family.read_config(published, where, **computed)
@@ -120,6 +123,8 @@ class ModelDirectory:
                 folder = encoder if sparse else family.find_folder(path)
                 tensors = Tensors.from_directory(folder).renamed(modernize_tensor_name)
                 tensors = family.modernize_tensors(tensors)
+                if is_stanford:
+                    tensors = tensors.renamed(multi_vector_encoder.rename_stanford_tensor)
             config = family.complete_from_tensors(config, tensors)
             heads = heads_in(tensors, architecture, Layout(config, family))
         else:
@@ -127,20 +132,21 @@ class ModelDirectory:
         labels = read_label_names(published, where) if any(HEADS[head].labels for head in heads) else ()
         pooler = any(HEADS[head].pooler for head in heads)
         pooler |= not family.pooler_names(is_prefixed(tensors, family)).isdisjoint(tensors)
-        embedder = None if sparse else sentence_transformers.read_embedder(path)
+        embedder = None if sparse or multi_vector else sentence_transformers.read_embedder(path)
         if not heads:
             embedder = family.complete_embedder(embedder, published)
-        heads = (
-            heads if has_weights or not embedder else ()
-        )  # an embedder may keep the name of its base model
+        if multi_vector or (embedder and not has_weights):
+            heads = ()  # an embedder may keep the name of its base model
         if sparse and "mlm" not in heads:
             raise BertJaxError(f"{encoder} has no masked language model, whose logits a sparse encoder pools")
-        tensors = tensors.merge(open_beside(path, embedder, sparse, config.vocab_size))
+        tensors = tensors.merge(open_beside(path, sparse or multi_vector or embedder, config.vocab_size))
+        if multi_vector:
+            multi_vector = multi_vector_encoder.complete_from_tensors(multi_vector, tensors.shapes)
         if sentence_transformers.is_cross_encoder(path):
             published = sentence_transformers.CROSS_ENCODER | published
-        layout = Layout(config, family, heads, labels, pooler, published, embedder, sparse)
-        if adapter and source and inherits and not (embedder or adapter.architecture):
-            layout = replace(layout, embedder=source.layout.embedder)
+        layout = Layout(config, family, heads, labels, pooler, published, embedder, sparse, multi_vector)
+        if adapter and source and inherits and not (layout.text_settings or adapter.architecture):
+            layout = layout.embedding_with(source.layout.text_settings)
         return cls(str(name), path, layout, tensors, adapter, source)
 
     def __str__(self) -> str:
@@ -150,7 +156,10 @@ class ModelDirectory:
     def tokenizer(self) -> Tokenizer:
         if self.base and not holds_tokenizer(self.path):
             return self.base.tokenizer
-        return self.layout.family.open_tokenizer(sparse_encoder.encoder_folder(self.path))
+        tokenizer = self.layout.family.open_tokenizer(sparse_encoder.encoder_folder(self.path))
+        if self.layout.multi_vector:
+            multi_vector_encoder.keep_markers_whole(tokenizer, self.layout.multi_vector)
+        return tokenizer
 
     def read_params(self, layout: Layout | None = None, new_head: str | None = None) -> dict:
         """Read the parameters of a layout, by default its own, as nested dicts of float32 arrays; leave out those of a
@@ -367,6 +376,8 @@ def save_model(
         sentence_transformers.write_embedder(directory, layout.embedder, layout.config.hidden_size)
     if layout.sparse:
         sparse_encoder.write_sparse(directory, layout.sparse, layout.vector_size, tokenizer)
+    if layout.multi_vector:
+        multi_vector_encoder.write_multi_vector(directory, layout.multi_vector, layout.config.hidden_size)
     tensors = layout.to_hf_tensors(params)
     check_weights(tensors)
     beside = take_beside(tensors, directory, tokenizer.size if tokenizer else None)

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from bert_jax.hub import sentence_transformers, sparse_encoder
-from bert_jax.hub.sentence_transformers import PROJECTION, EmbedderSettings
+from bert_jax.hub.sentence_transformers import PROJECTION, TextSettings
 from bert_jax.hub.sparse_encoder import QUERY_WEIGHTS, SparseSettings
 from bert_jax.hub.tensors import Tensors
 from bert_jax.text.tokenizer_directory import open_tokenizer
@@ -21,15 +21,15 @@ def folders_beside(directory: Path) -> dict[str, Path]:
     return {prefix: folder for prefix, folder in folders.items() if folder}
 
 
-def open_beside(
-    directory: Path, embedder: EmbedderSettings | None, sparse: SparseSettings | None, entries: int
-) -> Tensors:
+def open_beside(directory: Path, settings: TextSettings | None, entries: int) -> Tensors:
     """Open the tensors of these modules, for a model with so many entries in its vocabulary."""
     folders = folders_beside(directory)
-    if sparse and sparse.query_weights:
+    if isinstance(settings, SparseSettings):
+        if not settings.query_weights:
+            return Tensors({}, {})
         tokenizer = partial(open_tokenizer, sparse_encoder.encoder_folder(directory))
         return sparse_encoder.open_query_weights(folders[QUERY_WEIGHTS], tokenizer, entries)
-    if embedder and embedder.projection:
+    if getattr(settings, "projection", None) and PROJECTION in folders:
         projection = Tensors.from_directory(folders[PROJECTION])
         return projection.renamed(lambda name: (f"{PROJECTION}.{name}",))
     return Tensors({}, {})

@@ -57,13 +57,23 @@ class TransformerConfig(TypedDict, total=False):
     max_seq_length: int | float | None
     do_lower_case: bool | None
     transformer_task: str  # CLASSIFIES for a cross-encoder
+    query_length: int | None
+    document_length: int | None
+    query_expansion: dict[str, Any] | None
 
 
 class SentenceTransformerConfig(TypedDict, total=False):
-    prompts: dict[str, str] | None
+    model_type: str | None
+    prompts: dict[str, str | None] | None
     default_prompt_name: str | None
     similarity_fn_name: str | None
     max_active_dims: int | None
+    query_prefix: str | None
+    document_prefix: str | None
+    query_length: int | None
+    document_length: int | None
+    do_query_expansion: bool | None
+    skiplist_words: list[str] | None
 
 
 class TokenizerLimits(TypedDict, total=False):
@@ -184,7 +194,7 @@ def read_text_settings(directory: Path, encoder: Path) -> dict[str, Any]:
         # A tokenizer without a limit says 10^30.
         "max_length": length if isinstance(length, int) and length < 10**6 else None,
         "lower_case": bool(texts.get("do_lower_case")),
-        "prompts": model_config.get("prompts") or {},
+        "prompts": {name: prompt or "" for name, prompt in (model_config.get("prompts") or {}).items()},
         "default_prompt": model_config.get("default_prompt_name"),
     }
 

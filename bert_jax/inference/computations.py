@@ -69,6 +69,19 @@ class SparseVectors:
 
 
 @dataclass(frozen=True)
+class TokenVectors:
+    """A vector for each token of a text, [L, D]."""
+
+    projection: Projection | None
+    normalize: bool
+
+
+@dataclass(frozen=True)
+class QueryTokenVectors(TokenVectors):
+    """The same where only the first tokens are attended to, as many as the array `attended` of the batch says."""
+
+
+@dataclass(frozen=True)
 class MaskFillings:
     """(probabilities, ids) of the `top` tokens at each of the target positions."""
 
@@ -95,10 +108,13 @@ Computation = (
     | AttentionWeights
     | PooledStates
     | SparseVectors
+    | TokenVectors
     | MaskFillings
     | LogLikelihoods
 )
-# Texts do not share rows for these. The first two have an axis of layers before that of tokens. The others have an axis
-# of the vocabulary for each target or text, and a row has room for many texts.
-ROW_FOR_EACH = LayerStates, AttentionWeights, SparseVectors, MaskFillings, LogLikelihoods
+# Texts do not share rows for these. The first two have an axis of layers before that of tokens, the third a mask of its
+# own. The others have an axis of the vocabulary for each target or text, and a row has room for many texts.
+ROW_FOR_EACH = (
+    LayerStates, AttentionWeights, QueryTokenVectors, SparseVectors, MaskFillings, LogLikelihoods
+)  # fmt: skip
 POOLER = "pooler"  # BERT's own pooling, beside those of `POOLINGS`

@@ -134,7 +134,7 @@ class Embedder(PromptedEncoder):
             )
         usual = directory.layout.embedder or EmbedderSettings()
         if pooling is not None:  # in the layout, so that `save` writes an embedder with this pooling
-            layout = replace(directory.layout, embedder=replace(usual, pooling=pooling), sparse=None)
+            layout = directory.layout.embedding_with(replace(usual, pooling=pooling))
             directory = replace(directory, layout=layout)
         model = cls.from_directory(directory, tokenizer)
         if model.embedder != usual:

@@ -58,6 +58,8 @@ def class_name_for(layout: Layout) -> str:
         return "StaticEmbedder" if layout.is_static else "Embedder"
     if layout.sparse:
         return "SparseEmbedder"
+    if layout.multi_vector:
+        return "MultiVectorEmbedder"
     if layout.is_cross_encoder:
         return "Reranker"
     return next(

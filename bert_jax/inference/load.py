@@ -11,6 +11,7 @@ from bert_jax.inference.embedder import Embedder
 from bert_jax.inference.encoder import Encoder, class_name_for
 from bert_jax.inference.engine import open_directory
 from bert_jax.inference.masked_lm import MaskedLM
+from bert_jax.inference.multi_vector_embedder import MultiVectorEmbedder
 from bert_jax.inference.question_answerer import QuestionAnswerer
 from bert_jax.inference.reranker import Reranker
 from bert_jax.inference.sparse_embedder import SparseEmbedder
@@ -25,6 +26,7 @@ CLASSES: dict[str, type[Encoder]] = {
     for model_class in (
         Embedder,
         SparseEmbedder,
+        MultiVectorEmbedder,
         StaticEmbedder,
         Classifier,
         Tagger,
@@ -67,8 +69,9 @@ def load(
 ) -> "Encoder | AdapterModels":
     """Open a Hugging Face model directory of any family in hub/families, as the class for what it is.
 
-    An `Embedder`, `SparseEmbedder`, `StaticEmbedder`, `Classifier`, `Tagger`, `QuestionAnswerer`, `Reranker` or
-    `MaskedLM`, else an `Encoder`. Each class also has its own `load`, which refuses a model of another use.
+    An `Embedder`, `SparseEmbedder`, `MultiVectorEmbedder`, `StaticEmbedder`, `Classifier`, `Tagger`,
+    `QuestionAnswerer`, `Reranker` or `MaskedLM`, else an `Encoder`. Each class also has its own `load`, which refuses a
+    model of another use.
 
     `head` puts a new head on the encoder ("classify", "tag", "answer", ...), with `labels` if it takes any, and with
     random initial values from `seed`. `dtype`, `attention` and `remat` say how to compute, as in the config of a run.

@@ -26,7 +26,9 @@ from bert_jax.inference.computations import (
     LogLikelihoods,
     MaskFillings,
     PooledStates,
+    QueryTokenVectors,
     SparseVectors,
+    TokenVectors,
     WithAdapters,
 )
 from bert_jax.inference.kept_programs import load_program, program_file, save_program
@@ -41,6 +43,7 @@ from bert_jax.models.layers import STATES, WEIGHTS
 from bert_jax.models.mesh import DATA, platform
 from bert_jax.models.pooling import pool, project, text_mask
 from bert_jax.models.sparse_pooling import sparse_vectors
+from bert_jax.models.token_vectors import limit_attention, vectors_of_tokens
 
 
 def uses_unrolled_layers() -> bool:
@@ -276,6 +279,27 @@ def pooled_logits(wanted: SparseVectors, config: EncoderConfig) -> Program:
         )
 
     return run
+
+
+@program_of.register
+def token_vectors(wanted: TokenVectors, config: EncoderConfig) -> Program:
+    encoder = Encoder(config, uses_unrolled_layers())
+
+    def run(params, batch):
+        hidden = encoder.apply({"params": params["encoder"]}, batch)
+        layer, activation = None, "none"
+        if wanted.projection:
+            layer, activation = params[PROJECTION]["dense"], wanted.projection.activation
+        return vectors_of_tokens(hidden, layer, activation, wanted.normalize)
+
+    return run
+
+
+@program_of.register
+def query_token_vectors(wanted: QueryTokenVectors, config: EncoderConfig) -> Program:
+    # Other kernels give no states of tokens that are not attended to.
+    of_tokens = token_vectors(wanted, config.replace(attention="xla"))
+    return lambda params, batch: of_tokens(params, limit_attention(batch))
 
 
 @program_of.register

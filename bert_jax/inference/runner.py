@@ -54,7 +54,7 @@ class Runner:
     @property
     def text_settings(self) -> TextSettings:
         """How it reads texts to turn them into vectors."""
-        return self.layout.sparse or self.embedder
+        return self.layout.text_settings or self.embedder
 
     @property
     def params(self) -> dict:

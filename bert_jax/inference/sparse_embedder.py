@@ -46,7 +46,7 @@ class SparseEmbedder(PromptedEncoder):
         directory = open_directory(path, engine, dtype, attention, remat, batch_invariant)
         if directory.layout.sparse or not cls.accepts(directory.layout):
             return super().load(directory, tokenizer=tokenizer)
-        layout = replace(directory.layout, embedder=None, sparse=SparseSettings())
+        layout = directory.layout.embedding_with(SparseSettings())
         model = cls.from_directory(replace(directory, layout=layout), tokenizer)
         model.directory = None
         return model

@@ -344,6 +344,5 @@ def choose_objective_layout(directory: ModelDirectory, heads: tuple[str, ...], c
             f"{source.config.max_position_embeddings} tokens; set shorter --config.data.lengths"
         )
     published = {key: value for key, value in source.hf_config.items() if key not in HEAD_KEYS}
-    return dataclasses.replace(
-        source, heads=heads, labels=(), pooler=False, hf_config=published, embedder=None, sparse=None
-    )
+    layout = dataclasses.replace(source, heads=heads, labels=(), pooler=False, hf_config=published)
+    return layout.embedding_with(None)

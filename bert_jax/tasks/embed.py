@@ -289,9 +289,8 @@ def embedder_layout(config: Config, source: Layout) -> Layout:
         similarity=EmbedderSettings.similarity,  # all losses are based on cosines
         projection=projection,
     )
-    return dataclasses.replace(
-        source, config=encoder, heads=(), labels=(), pooler=False, embedder=embedder, sparse=None
-    )
+    layout = dataclasses.replace(source, config=encoder, heads=(), labels=(), pooler=False)
+    return layout.embedding_with(embedder)
 
 
 def choose_text_settings(config: GroupsRunConfig, source: TextSettings) -> dict[str, Any]:

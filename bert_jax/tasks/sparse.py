@@ -279,9 +279,8 @@ def sparse_layout(config: Config, source: Layout) -> Layout:
     settings = replace(settings, **given, **choose_text_settings(config, source.text_settings or settings))
     source = source.computed_with(**model.compute_settings)
     encoder = model.update_encoder(source.config, config.data.max_length, config.init)
-    return replace(
-        source, config=encoder, heads=("mlm",), labels=(), pooler=False, embedder=None, sparse=settings
-    )
+    layout = replace(source, config=encoder, heads=("mlm",), labels=(), pooler=False)
+    return layout.embedding_with(settings)
 
 
 def sparse_embedder_card(

@@ -30,6 +30,7 @@ from bert_jax.hub.adapter import TrainedAdapter
 from bert_jax.hub.adapter_targets import AdapterConfig
 from bert_jax.hub.families import FAMILIES
 from bert_jax.hub.layout import Layout
+from bert_jax.hub.multi_vector_encoder import MultiVectorSettings
 from bert_jax.hub.sentence_transformers import EmbedderSettings
 from bert_jax.hub.sparse_encoder import SparseSettings
 from bert_jax.models.encoder_config import EncoderConfig
@@ -60,6 +61,7 @@ class LayoutJson(TypedDict):
     config: dict[str, Any]
     embedder: NotRequired[dict[str, Any]]
     sparse: NotRequired[dict[str, Any]]
+    multi_vector: NotRequired[dict[str, Any]]
 
 
 class RunJson(TypedDict):
@@ -184,7 +186,7 @@ class Workdir:
 def layout_to_json(layout: Layout) -> dict:
     values = {name: getattr(layout, name) for name in ("heads", "labels", "pooler", "hf_config")}
     values |= {"family": layout.family.model_type, "config": dataclasses.asdict(layout.config)}
-    kinds = {"embedder": layout.embedder, "sparse": layout.sparse}
+    kinds = {"embedder": layout.embedder, "sparse": layout.sparse, "multi_vector": layout.multi_vector}
     return values | {name: dataclasses.asdict(settings) for name, settings in kinds.items() if settings}
 
 
@@ -193,9 +195,14 @@ def layout_from_json(values: dict) -> Layout:
     config = build_config(EncoderConfig, values["config"])
     family = FAMILIES.look_up_from_file(values["family"])
     heads, labels = tuple(values["heads"]), tuple(values["labels"])
-    embedder = EmbedderSettings.from_dict(values["embedder"]) if "embedder" in values else None
-    sparse = SparseSettings(**values["sparse"]) if "sparse" in values else None
-    return Layout(config, family, heads, labels, values["pooler"], values["hf_config"], embedder, sparse)
+    layout = Layout(config, family, heads, labels, values["pooler"], values["hf_config"])
+    if "embedder" in values:
+        return layout.embedding_with(EmbedderSettings.from_dict(values["embedder"]))
+    if "sparse" in values:
+        return layout.embedding_with(SparseSettings(**values["sparse"]))
+    if "multi_vector" in values:
+        return layout.embedding_with(MultiVectorSettings.from_dict(values["multi_vector"]))
+    return layout
 
 
 def save_models(
