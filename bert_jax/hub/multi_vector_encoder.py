@@ -158,7 +158,7 @@ def read_multi_vector(directory: Path, published: dict) -> MultiVectorSettings |
     texts = read_text_settings(directory, directory)
     beside = read_beside(directory, "sentence_bert_config.json")
     expansion = read_expansion(beside, directory)
-    lengths = {
+    lengths: dict[str, Any] = {
         f"{task}_length": beside.get(f"{task}_length") or config.get(f"{task}_length") for task in TASKS
     }
     mask = read_module(modules, MASK, MaskConfig)

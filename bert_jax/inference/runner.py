@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
@@ -204,7 +204,7 @@ class TextPipeline(ABC, Generic[Result]):
     the rows of several callers are computed together."""
 
     # The shapes of the further arrays of a row, in each of the programs that it may need.
-    beside_shapes: ClassVar[tuple[dict[str, tuple[int, ...]], ...]] = ({},)
+    beside_shapes: tuple[Mapping[str, tuple[int, ...]], ...] = ({},)
 
     def __init__(self, model: Runner, computation: Computation, truncated: TruncationCounter):
         self.model, self.computation, self.truncated = model, computation, truncated
