@@ -34,10 +34,10 @@ def multiple_negatives(vectors, batch: dict, s: EmbeddingLossSettings) -> Loss:
 
     If `symmetric`, average it with the loss of finding each positive's anchor among all anchors."""
     scale, vectors = scales(batch, s), compared(vectors, s)
-    there = info_nce(vectors[:, 0], vectors[:, 1:], batch, scale, (0, 1))
+    there = info_nce(all_products(vectors[:, 0], vectors[:, 1:]), batch, scale, (0, 1))
     if not s.symmetric:
         return there
-    back = info_nce(vectors[:, 1], vectors[:, :1], batch, scale, (1, 0))
+    back = info_nce(all_products(vectors[:, 1], vectors[:, :1]), batch, scale, (1, 0), 1)
     return Loss((there.total + back.total) / 2, there.weight)
 
 
@@ -51,22 +51,31 @@ def scales(batch: dict, s: EmbeddingLossSettings):
     return jnp.broadcast_to(batch.get("scale", s.scale), batch["label_weights"].shape)
 
 
-def info_nce(anchors, candidates, batch: dict, scale, columns: tuple[int, int]) -> Loss:
+def all_products(anchors, candidates) -> Callable:
+    """Return a function of rows: the inner products [R, C N] of these of the anchors [N, D] with the candidates of all
+    groups [N, C, D], the first ones of all groups first."""
+    others = jnp.moveaxis(candidates, 1, 0).reshape(-1, candidates.shape[-1])
+    return lambda rows: anchors[rows] @ others.T
+
+
+def info_nce(
+    products: Callable, batch: dict, scale, columns: tuple[int, int], candidates: int | None = None
+) -> Loss:
     """Cross-entropy of finding each anchor's right candidate among the candidates of all groups.
 
-    The anchors are [N, D], the candidates [N, C, D]; the first candidate of a group is the right one. `columns` are the
-    columns of `ids` that belong to the anchors and to the right candidates."""
-    count, width = len(anchors), candidates.shape[-1]
+    `products` are as of `all_products`; the first candidate of a group is the right one. `columns` are the columns of
+    `ids` that belong to the anchors and to the right candidates; the `candidates` of a group, by default all texts but
+    the anchor, begin with the latter."""
     is_real, ids = batch["label_weights"] > 0, batch["ids"]
+    count, per_group = len(ids), candidates or ids.shape[1] - 1
     anchor_ids, right_ids = ids[:, columns[0]], ids[:, columns[1]]
-    others = jnp.moveaxis(candidates, 1, 0).reshape(-1, width)
     first = columns[1]
-    other_ids = jnp.moveaxis(ids[:, first : first + candidates.shape[1]], 1, 0).reshape(-1)
-    group = jnp.tile(jnp.arange(count), candidates.shape[1])
+    other_ids = jnp.moveaxis(ids[:, first : first + per_group], 1, 0).reshape(-1)
+    group = jnp.tile(jnp.arange(count), per_group)
     is_right = jnp.arange(len(group)) < count
 
     def block_losses(rows):
-        scores = scale[rows][:, None] * (anchors[rows] @ others.T)
+        scores = scale[rows][:, None] * products(rows)
         # Not a negative: a text equal to the anchor or to its right candidate, and the right candidate of an equal
         # anchor.
         alike = (other_ids == right_ids[rows][:, None]) | (other_ids == anchor_ids[rows][:, None])
@@ -173,7 +182,11 @@ def triplet(vectors, batch: dict, s: EmbeddingLossSettings) -> Loss:
 
 def margin_mse(vectors, batch: dict, s: EmbeddingLossSettings) -> Loss:
     """The squared error of (inner product with the positive - with each negative) against the teacher's difference."""
-    products = inner_products(vectors)
+    return margin_error(inner_products(vectors), batch)
+
+
+def margin_error(products, batch: dict) -> Loss:
+    """The same from the products [N, T - 1] of anchors with the other texts of their groups."""
     wanted = batch["scores"]
     if wanted.shape[1] == products.shape[1]:  # the scores themselves, not yet their differences
         wanted = wanted[:, :1] - wanted[:, 1:]
@@ -182,8 +195,12 @@ def margin_mse(vectors, batch: dict, s: EmbeddingLossSettings) -> Loss:
 
 def teacher_ranking(vectors, batch: dict, s: EmbeddingLossSettings) -> Loss:
     """The KL divergence of the softmax over a group's inner products from the softmax over a teacher's scores."""
-    student_log_probs = jax.nn.log_softmax(inner_products(vectors))
-    divergences = kl_divergence(student_log_probs, jax.nn.log_softmax(batch["scores"]))
+    return ranking_divergence(inner_products(vectors), batch["scores"], batch)
+
+
+def ranking_divergence(products, wanted, batch: dict) -> Loss:
+    """The same from the products [N, T - 1] and the teacher's scores of the same size."""
+    divergences = kl_divergence(jax.nn.log_softmax(products), jax.nn.log_softmax(wanted))
     return weighted_loss(divergences, batch["label_weights"])
 
 

@@ -4,12 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.extend.core import jaxprs_in_params
 
 from bert_jax.models import sparse_pooling
 from bert_jax.models.bert import MaskedLMHead
 from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.models.sparse_pooling import ACTIVATIONS, sparse_vectors
+from tests.support.jaxprs import array_sizes
 
 CONFIG = EncoderConfig(vocab_size=61, hidden_size=8, num_attention_heads=2, tie_word_embeddings=True)
 MASK = np.array([[1] * 11, [1] * 4 + [0] * 7, [0] * 11])
@@ -83,14 +83,6 @@ def test_padding_does_not_count_even_if_its_states_are_not_numbers(params, state
     np.testing.assert_allclose(
         vectors, sparse_vectors(CONFIG, params, states, MASK, "max", "relu"), atol=1e-6
     )
-
-
-def array_sizes(jaxpr):
-    """Yield the sizes of all arrays that a function makes, those of its inner functions included."""
-    for equation in jaxpr.eqns:
-        yield from (variable.aval.size for variable in equation.outvars if hasattr(variable.aval, "size"))
-        for inner in jaxprs_in_params(equation.params):
-            yield from array_sizes(inner)
 
 
 @pytest.mark.parametrize("pooling", ["max", "sum"])
