@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal, Self, cast
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -117,6 +116,11 @@ class GroupLossConfig:
 
     def __post_init__(self):
         check_ranges(self, "loss.")
+        if self.teacher and not any(loss.teacher_texts for loss in self.losses.values()):
+            raise BertJaxError(
+                "no loss of this task learns from the vectors of a teacher; leave loss.teacher out, and give scores in "
+                "the data"
+            )
         if self.name == "auto":
             if self.teacher:
                 taught = " or ".join(name for name, loss in self.losses.items() if loss.teacher_texts)
@@ -202,6 +206,7 @@ class EmbeddingTask(Task):
     # shape of the teacher's vectors for a group; (): the loss does not read any
     teacher_shape: tuple[int, ...] = ()
     learns_scale: bool = False
+    each_token: ClassVar[bool] = False  # whether predictions are those of tokens
     whole_batch: ClassVar[bool] = True
     rules: ClassVar[Rules] = [(f"^{SCALE}/growth$", ParameterRule(decays=False))]
 
@@ -222,6 +227,12 @@ class EmbeddingTask(Task):
     def encode_texts(self, tokenizer: Tokenizer, texts: Sequence[str], n: int, most: int) -> list[Encoding]:
         """Encode the n-th texts of groups, each as at most `most` tokens."""
         return tokenizer.encode(texts, max_length=most)
+
+    def add_tokens(
+        self, tokenizer: Tokenizer, encodings: Sequence[Encoding], n: int
+    ) -> list[tuple[Encoding, dict[str, Any]]]:
+        """Return the n-th texts of groups as the model reads them, with the targets of their tokens."""
+        return [(encoding, {}) for encoding in encodings]
 
     def make_evaluator(self, groups: Sequence[Group]) -> "EmbeddingEvaluator":
         return EmbeddingEvaluator(groups, self.learns_similarity)
@@ -244,7 +255,8 @@ class EmbeddingTask(Task):
         """Shape and type of the arrays of a batch that has one text per row."""
         of_tokens = {name: ((rows, length), np.dtype("int32")) for name in ENCODER_INPUTS}
         of_texts = {
-            name: ((rows, *target.shape), np.dtype(target.dtype)) for name, target in self.targets.items()
+            name: ((rows, length) if target.each_token else (rows, *target.shape), np.dtype(target.dtype))
+            for name, target in self.targets.items()
         }
         return of_tokens | of_texts
 
@@ -277,8 +289,15 @@ class EmbeddingTask(Task):
             scores[SCALE] = weighted_loss(groups[SCALE], groups["label_weights"])
         return scores
 
-    def gather_groups(self, outputs: dict, batch: dict) -> tuple[jax.Array, dict]:
+    def gather_groups(self, outputs: dict, batch: dict) -> tuple[Any, dict]:
         """Return the vectors [N, T, D] of the groups of all rows, and the other arrays by group."""
+        groups = self.gather_targets(outputs, batch)
+        vectors = gather_by_example(outputs[VECTORS].astype(jnp.float32), batch, self.texts_per_group)
+        # A group that is padding has zero vectors, at which some losses have no finite gradient.
+        return jnp.where(groups["label_weights"][:, None, None] > 0, vectors, 1.0), groups
+
+    def gather_targets(self, outputs: dict, batch: dict) -> dict:
+        """Return what losses read beside vectors, by group."""
 
         def gather(values):
             return gather_by_example(values, batch, self.texts_per_group)
@@ -290,9 +309,7 @@ class EmbeddingTask(Task):
             groups[TEACHER] = gather(batch[TEACHER])[:, : self.teacher_shape[0]]
         if SCALE in outputs:
             groups[SCALE] = gather(outputs[SCALE])[:, 0]
-        vectors = gather(outputs[VECTORS].astype(jnp.float32))
-        # A group that is padding has zero vectors, at which some losses have no finite gradient.
-        return jnp.where(groups["label_weights"][:, None, None] > 0, vectors, 1.0), groups
+        return groups
 
     def facts(self, run: OpenedRun, directory: Workdir) -> Iterator[Fact]:
         yield "loss", self.loss.name

@@ -12,34 +12,22 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.group_columns import describe_columns
 from bert_jax.data.examples.groups import Group, check_shapes, read_groups
-from bert_jax.data.examples.row_packing import EncodedExample
 from bert_jax.data.examples.split import train_validation_split
 from bert_jax.finetuning.embedding_task import (
     MAX_SCALE,
-    TEACHER,
     EmbeddingTask,
     GroupsRunConfig,
     has_other_positive,
 )
 from bert_jax.finetuning.embedding_task import EmbedConfig as Config
+from bert_jax.finetuning.encoded_groups import compute_teacher_vectors, encode_groups, number_texts
 from bert_jax.finetuning.encoded_windows import make_batch_config
 from bert_jax.finetuning.model_cards import describe_groups, embedder_card
 from bert_jax.hub.layout import Layout
-from bert_jax.hub.model_directory import ModelDirectories, ModelDirectory
+from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.hub.sentence_transformers import EmbedderSettings, Projection, TextSettings
-from bert_jax.inference.load import load
-from bert_jax.inference.streaming import map_texts
-from bert_jax.inference.text_vectors import (
-    DOCUMENT_PROMPTS,
-    QUERY_PROMPTS,
-    EmbeddingPipeline,
-    find_prompt_name,
-    prepare_texts,
-    prompt_text,
-)
-from bert_jax.losses.embedding import EMBEDDING_LOSSES, EmbeddingLoss, EmbeddingLossSettings
+from bert_jax.losses.embedding import EMBEDDING_LOSSES, EmbeddingLoss, EmbeddingLossSettings, pair_scores
 from bert_jax.models.pooling_weights import POOLING_WEIGHTS
-from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.truncation import TruncationCounter
 from bert_jax.training.processes import print_notice, print_once
 from bert_jax.training.task import ModelCard, Outline, OutlinePhase, make_outline
@@ -112,7 +100,7 @@ def open_groups(
     )  # fmt: skip
     evaluator = task.make_evaluator(validation)
     data = Epochs(
-        train_pieces, validation_pieces, task.targets, tokenizer, batches, evaluator, each_token=False
+        train_pieces, validation_pieces, task.targets, tokenizer, batches, evaluator, task.each_token
     )
     return task, data, config
 
@@ -228,10 +216,18 @@ def choose_loss(
     loss = losses[name]
     for setting in ("scale", "margin", "symmetric"):
         if getattr(wanted, setting) and setting not in loss.reads:
-            able = ", ".join(name for name, loss in losses.items() if setting in loss.reads)
+            able = ", ".join(name for name, loss in losses.items() if setting in loss.reads) or "none"
             raise BertJaxError(f"loss.name={name} does not use loss.{setting}; losses that do: {able}")
     scale, margin = wanted.scale or loss.scale, wanted.margin or loss.margin
     return loss, EmbeddingLossSettings(scale, margin, wanted.symmetric, wanted.by_dot)
+
+
+def refuse_scored_pairs(config: GroupsRunConfig, texts: int, scores: int, noun: str) -> None:
+    if config.loss.name == "auto" and pair_scores(texts, scores):
+        raise BertJaxError(
+            f"{config.data.train[0]} has pairs with scores, which {noun} do not learn from; train a dense one with "
+            "configs/embed.py, or set --config.loss.name=multiple_negatives to leave the scores out"
+        )
 
 
 def teacher_shape(
@@ -332,67 +328,3 @@ def check_differences(config: GroupsRunConfig, task: EmbeddingTask, train: Seque
             f"all scores are {train[0].scores[0]:g}, and loss.name={loss.name} learns from their order; give pairs "
             "with different scores, or remove the column of scores if all pairs belong together"
         )
-
-
-def encode_groups(
-    task: EmbeddingTask,
-    tokenizer: Tokenizer,
-    truncated: TruncationCounter,
-    ids: dict[str, int],
-    teacher_vectors: Sequence[dict[str, np.ndarray]],
-    groups: Sequence[Group],
-) -> list[EncodedExample]:
-    """Encode groups as the model reads them: a piece for each text, those of the first group first.
-
-    `ids` are those of the texts; `teacher_vectors` are a teacher's vectors by text, for the first texts of the groups,
-    and so on.
-    """
-
-    def targets(group: Group, n: int) -> dict:
-        """Return the targets of the n-th text of a group."""
-        targets: dict = {"ids": ids[group.alike or group.texts[n]], "label_weights": 1.0}
-        if group.scores and n == 0:
-            targets["scores"] = group.scores
-        if n < len(teacher_vectors):
-            targets[TEACHER] = teacher_vectors[n][group.texts[n]]
-        return targets
-
-    settings, columns = task.layout.text_settings or EmbedderSettings(), []
-    for n in range(task.texts_per_group):
-        prompt = prompt_text(settings, choose_prompt(settings, n))
-        texts = prepare_texts(settings, [group.texts[n] for group in groups], prompt)
-        columns.append(task.encode_texts(tokenizer, texts, n, truncated.max_length))
-        truncated.count(columns[n])
-    return [
-        EncodedExample(encoding, i, targets(group, n))
-        for i, (group, encodings) in enumerate(zip(groups, zip(*columns, strict=True), strict=True))
-        for n, encoding in enumerate(encodings)
-    ]
-
-
-def choose_prompt(embedder: TextSettings, n: int) -> str | None:
-    """Return the name of the prompt for the n-th text of a group: anchors are queries, all others are documents."""
-    return find_prompt_name(embedder, DOCUMENT_PROMPTS if n else QUERY_PROMPTS)
-
-
-def number_texts(groups: Sequence[Group]) -> dict[str, int]:
-    """Number the different texts; of labelled texts, number the labels."""
-    numbers: dict[str, int] = {}
-    for group in groups:
-        for text in [group.alike] if group.alike else group.texts:
-            numbers.setdefault(text, len(numbers))
-    return numbers
-
-
-def compute_teacher_vectors(
-    directory: ModelDirectory, groups: Sequence[Group], task: EmbeddingTask
-) -> list[dict[str, np.ndarray]]:
-    """Return a dict of the teacher's vectors by text, for the first texts of the groups, for the second, and so on."""
-    teacher = load(directory)
-    by_place = []
-    for n in range(task.teacher_shape[0]):
-        texts = list(dict.fromkeys(group.texts[n] for group in groups))
-        embed_chunk = EmbeddingPipeline(teacher, prompt=choose_prompt(teacher.embedder, n))
-        vectors = map_texts(texts, embed_chunk)
-        by_place.append(dict(zip(texts, vectors, strict=True)))
-    return by_place

@@ -32,13 +32,20 @@ from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.hub.sparse_encoder import QUERY_WEIGHTS, SparseSettings
 from bert_jax.inference.computations import SparseVector
 from bert_jax.inference.sparse_vectors import stack_vectors
-from bert_jax.losses.embedding import EMBEDDING_LOSSES, EmbeddingLoss, pair_scores
+from bert_jax.losses.embedding import EMBEDDING_LOSSES, EmbeddingLoss
 from bert_jax.losses.loss import Loss
 from bert_jax.losses.sparse import ACTIVE_DIMS, FLOPS, flops_regularizer, sparsity_scores, warmup_share
 from bert_jax.models.cost import pre_training_flops
 from bert_jax.models.pooling import segment_mask
 from bert_jax.models.sparse_pooling import binary_vectors, sparse_vectors
-from bert_jax.tasks.embed import choose_loss, choose_text_settings, open_groups, outline_groups, teacher_shape
+from bert_jax.tasks.embed import (
+    choose_loss,
+    choose_text_settings,
+    open_groups,
+    outline_groups,
+    refuse_scored_pairs,
+    teacher_shape,
+)
 from bert_jax.text.tokenizer import Encoding, Tokenizer
 from bert_jax.text.truncation import TruncationCounter
 from bert_jax.training.gradient import STEPS
@@ -248,11 +255,7 @@ def outline(config: Config, directories: ModelDirectories) -> Outline:
 
 def make_sparse_task(config: Config, directories: ModelDirectories, texts: int, scores: int) -> SparseTask:
     wanted = config.loss
-    if wanted.name == "auto" and pair_scores(texts, scores):
-        raise BertJaxError(
-            f"{config.data.train[0]} has pairs with scores, which sparse embedders do not learn from; train a dense "
-            "one with configs/embed.py, or set --config.loss.name=multiple_negatives to leave the scores out"
-        )
+    refuse_scored_pairs(config, texts, scores, "sparse embedders")
     loss, settings = choose_loss(config, texts, scores)
     layout = sparse_layout(config, directories[config.init].layout)
     usual = 0.0 if layout.has_query_weights else QUERY_REGULARIZER_WEIGHT

@@ -7,6 +7,7 @@ from bert_jax.tasks import load_config as load_task
 from tests.support.texts import random_texts
 
 EMBED_CONFIG, SPARSE_CONFIG = "configs/embed.py", "configs/sparse.py"
+LATE_CONFIG = "configs/late_interaction.py"
 
 
 def random_pairs(count: int, seed: int = 0) -> list[dict]:
@@ -30,3 +31,7 @@ def open_embed_task(model, train, *overrides, spec: str = EMBED_CONFIG):
 
 def open_sparse_task(model, train, *overrides):
     return open_embed_task(model, train, *overrides, spec=SPARSE_CONFIG)
+
+
+def open_late_interaction_task(model, train, *overrides):
+    return open_embed_task(model, train, *overrides, spec=LATE_CONFIG)
