@@ -95,8 +95,8 @@ class EpochsConfig(RunConfig):
 
     # number of updates; 0: none, the run evaluates its initial parameters; -1: as many as the epochs take
     steps: Annotated[int, Range(-1)] = -1
-    # passes over the training data; 0: the usual number of the task (3; answer 2, distil_classifier 5, embed, rerank
-    # and sparse 1), but at least 60 steps (method=contrastive 30, rerank 120)
+    # passes over the training data; 0: the usual number of the task (3; answer 2, distil_classifier 5, embed,
+    # late_interaction, rerank and sparse 1), but at least 60 steps (method=contrastive 30, rerank 120)
     epochs: Annotated[float, Range(0, 1e6)] = 0.0
     optimizer: FinetuneOptimizerConfig = field(default_factory=FinetuneOptimizerConfig)
     log: EpochLogConfig = field(default_factory=EpochLogConfig)

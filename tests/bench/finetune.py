@@ -1,9 +1,9 @@
 """`finetune`: scores and seconds of a fine-tuning, compared with transformers.
 
-Cross-encoders and sparse embedders are compared with sentence-transformers. Both sides start from the same directory,
-train on the same examples in the same order with the same recipe, take turns seed by seed, and are scored by the same
-metrics on the validation set after the last step. Seconds are those of the steps, without reading, tokenizing, scoring
-and writing on either side; ours include compiling.
+Cross-encoders, sparse embedders and late-interaction models are compared with sentence-transformers. Both sides start
+from the same directory, train on the same examples in the same order with the same recipe, take turns seed by seed, and
+are scored by the same metrics on the validation set after the last step. Seconds are those of the steps, without
+reading, tokenizing, scoring and writing on either side; ours include compiling.
 """
 
 import contextlib
@@ -26,12 +26,14 @@ from bert_jax.losses.sparse import ACTIVE_DIMS
 from bert_jax.metrics.retrieval import MAIN_METRIC
 from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.tasks import load_config
+from bert_jax.tasks.late_interaction import Config as LateInteractionConfig
 from bert_jax.tasks.rerank import Config as RerankConfig
 from bert_jax.tasks.sparse import Config as SparseConfig
 from bert_jax.training import warm_start
 from bert_jax.training.log import read_metrics
 from bert_jax.training.loop import train
 from tests.bench.comparison import Comparison, Row, dtype_of, dtype_ratios
+from tests.bench.torch_late_interaction import TorchLateInteraction
 from tests.bench.torch_ranking import TorchRanking
 from tests.bench.torch_sparse import TorchSparse
 from tests.bench.torch_training import TorchModel, pad_rows, quiet_transformers
@@ -46,7 +48,10 @@ AUTO = {
 AS_TRANSFORMERS = ("model.pooling=native", "head_init=pretrained", "data.folds=0")
 IGNORED = -100  # label that torch's cross entropy ignores
 AUTOCAST, SENTENCES = "transformers-autocast", "sentence-transformers"
-GROUP_TRAINERS = {RerankConfig: TorchRanking, SparseConfig: TorchSparse}  # by sentence-transformers
+# By sentence-transformers.
+GROUP_TRAINERS = {
+    RerankConfig: TorchRanking, SparseConfig: TorchSparse, LateInteractionConfig: TorchLateInteraction,
+}  # fmt: skip
 
 
 def compare_finetuning(
@@ -60,12 +65,13 @@ def compare_finetuning(
         overrides = [f"checkpoints.best_metric={MAIN_METRIC}", *overrides]
     elif type(config) not in GROUP_TRAINERS:
         raise BertJaxError(
-            f"{spec} trains neither on labels nor a cross-encoder nor a sparse embedder; name another config"
+            f"{spec} trains neither on labels nor a cross-encoder, sparse embedder or late-interaction model; name "
+            "another config"
         )
     if other := [name for name in against if (name == SENTENCES) != (type(config) in GROUP_TRAINERS)]:
-        trained = "cross-encoders and sparse embedders alone"
+        trained = "cross-encoders, sparse embedders and late-interaction models alone"
         if other[0] != SENTENCES:
-            trained = "neither cross-encoders nor sparse embedders"
+            trained = "neither cross-encoders nor sparse embedders nor late-interaction models"
         raise BertJaxError(f"--against {other[0]} trains {trained}; leave it out for {spec}")
     makers: dict[str, tuple] = {
         f"{OURS} {dtype}": (our_runs, spec, [*overrides, f"model.dtype={dtype}"]) for dtype in dtypes

@@ -84,3 +84,22 @@ def test_a_sparse_embedder_and_that_of_sentence_transformers_learn_the_same(enco
     assert float(apart.rsplit(" ", 1)[1]) < 1e-4
     assert len(seeds) == 2 and all("+0.0000 ± 0.0000 on the same 6 queries" in seed for seed in seeds)
     assert ours.removeprefix("bert_jax float32: ") == theirs.removeprefix("sentence-transformers: ")
+
+
+@pytest.mark.slow
+def test_a_late_interaction_model_and_that_of_sentence_transformers_learn_the_same(
+    encoder_path, tmp_path, capsys
+):
+    pytest.importorskip("sentence_transformers")
+    pairs = write_jsonl(tmp_path / "pairs.jsonl", random_pairs(60))
+    settings = (
+        f"init={encoder_path}", f"data.train={pairs}", "data.max_length=16", "data.batch_size=8", "steps=9",
+        "optimizer.learning_rate=0.0003", "model.hidden_dropout_prob=0.0", "model.attention_probs_dropout_prob=0.0",
+        "model.query_expansion=fixed", "model.query_length=9",
+    )  # fmt: skip
+    keys = [f"--config.{setting}" for setting in settings]
+    sides = ["--dtype", "float32", "--against", "sentence-transformers", "--rounds", "1", "--json"]
+    assert main(["finetune", "--config", "configs/late_interaction.py", *keys, *sides]) == 0
+    _, apart, seed = json.loads(capsys.readouterr().out.splitlines()[-1])["notes"]
+    assert float(apart.rsplit(" ", 1)[1]) < 1e-4
+    assert "+0.0000 ± 0.0000 on the same 6 queries" in seed

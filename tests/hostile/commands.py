@@ -51,11 +51,11 @@ GENTLE = {
 }  # fmt: skip
 TRAINED_ON = {
     "classify": "labelled.jsonl", "tag": "words.conll", "answer": "asked.jsonl", "embed": "pairs.jsonl",
-    "sparse": "pairs.jsonl", "rerank": "ranked.jsonl",
+    "sparse": "pairs.jsonl", "late_interaction": "pairs.jsonl", "rerank": "ranked.jsonl",
 }  # fmt: skip
-UNKNOWN_TO = dict.fromkeys(("embed", "sparse"), ("data.batching", "data.folds", "report")) | {
-    "rerank": ("data.batching", "data.folds")
-}
+UNKNOWN_TO = dict.fromkeys(
+    ("embed", "sparse", "late_interaction"), ("data.batching", "data.folds", "report")
+) | {"rerank": ("data.batching", "data.folds")}
 INDEX = "{out}/index"  # a copy of the material's, which has vectors
 
 
@@ -246,7 +246,7 @@ def with_flag(right: list[str], action: argparse.Action, value: str) -> tuple[st
 def of_keys() -> Iterator[Case]:
     """Each key of each task's config with each value that is odd for its type; one that tasks share, of the first."""
     tried: set[str] = set()
-    for task in ("pretrain", "classify", "embed", "rerank", "sparse"):
+    for task in ("pretrain", "classify", "embed", "rerank", "sparse", "late_interaction"):
         known = {key for key in tried if task != "classify" or not key.startswith(("data.", "model."))}
         for key, kind in keys_of(TASKS[task].Config):
             tried.add(key)

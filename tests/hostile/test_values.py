@@ -22,7 +22,7 @@ from tests.support.cases import long_except
 from tests.support.tiny_pretraining import Batches, tiny_pretraining
 
 NEEDED = {"pretrain": {}, "classify": {"init": "m", "data": {"train": "t"}}}
-NEEDED |= dict.fromkeys(("tag", "answer", "embed", "sparse"), NEEDED["classify"])
+NEEDED |= dict.fromkeys(("tag", "answer", "embed", "sparse", "late_interaction"), NEEDED["classify"])
 NUMERIC = [
     (task, key, kind)
     for task in NEEDED

@@ -80,9 +80,14 @@ def our_losses(encoder_path, folder, case):
         return float(loss.mean), task.layout.to_hf_tensors(gradients)
 
     listed = list_groups(data, 0, task.texts_per_group)
-    texts = [[" ".join(word for word in text.split()[2:] if word[0] != "[") for text in decode_texts(group, data.tokenizer)]
-             for group in listed]  # fmt: skip
+    decoded = [decode_texts(group, data.tokenizer) for group in listed]
+    texts = [[undress(text) for text in group] for group in decoded]
     return compute, list(zip(*texts, strict=True)), [group[0].targets.get("scores", ()) for group in listed]
+
+
+def undress(text: str) -> str:
+    """Remove what stands around a text: special tokens, and the prompt, which is one word."""
+    return " ".join(word for word in text.split()[2:] if word[0] != "[")
 
 
 def their_losses(folder, case, columns, scores):
