@@ -1,13 +1,16 @@
 """How a model turns texts into vectors of their tokens: which tokens are read, added, left out and pooled."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
 
 import numpy as np
 
 from bert_jax.core.errors import BertJaxError, check_name
 from bert_jax.hub.multi_vector_encoder import DOCUMENT, QUERY, TASKS, MultiVectorSettings
 from bert_jax.inference.computations import QueryTokenVectors, TokenVectors
+from bert_jax.inference.max_sim import max_sim_matrix
 from bert_jax.inference.runner import ModelInputs, Runner
 from bert_jax.inference.text_vectors import (
     DOCUMENT_PROMPTS,
@@ -63,6 +66,30 @@ class TokenVectorPipeline(PromptedPipeline[np.ndarray]):
             vectors = np.asarray(output, np.float32)[: len(row.input_ids)][self.is_compared(row.input_ids)]
             results.append(pool_tokens(vectors, self.pooling) if self.pooling else vectors)
         return results
+
+
+def pair_scorer(
+    model: Runner, truncated: TruncationCounter | None = None
+) -> Callable[[Sequence[tuple[str, str]]], Iterator[float]]:
+    """Return the function that computes the MaxSim of each pair (query, document) of a list. Pairs whose document is
+    truncated are counted in `truncated`; without it there is a warning."""
+    read_queries = TokenVectorPipeline(model, QUERY)
+    read_documents = TokenVectorPipeline(model, DOCUMENT, truncated=truncated)
+    mean = require_multi_vector(model).similarity == "meanmaxsim"
+
+    def score(pairs: Sequence[tuple[str, str]]) -> Iterator[float]:
+        queries, documents = (list(dict.fromkeys(texts)) for texts in zip(*pairs, strict=True))
+        of_queries = dict(zip(queries, read_queries(queries), strict=True))
+        inputs = read_documents.preprocess(documents)
+        rows = dict(zip(documents, inputs.first_rows, strict=True))
+        read_documents.truncated.count(rows[document] for _, document in pairs)
+        outputs = model.run(inputs.rows, read_documents.computation)
+        of_documents = dict(zip(documents, read_documents.postprocess(inputs, outputs), strict=True))
+        for query, group in groupby(pairs, key=itemgetter(0)):
+            found = [of_documents[document] for _, document in group]
+            yield from max_sim_matrix([of_queries[query]], found, mean)[0].tolist()
+
+    return score
 
 
 def require_multi_vector(model: Runner) -> MultiVectorSettings:

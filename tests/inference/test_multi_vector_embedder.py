@@ -1,5 +1,6 @@
 """Multi-vector embedders: the arguments and results of their methods, and the same vectors from an ONNX file."""
 
+import json
 import pickle
 import re
 from dataclasses import replace
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 import bert_jax
+from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
 from bert_jax.export.onnx_directory import export_onnx
 from bert_jax.hub.families import FAMILIES
@@ -15,6 +17,8 @@ from bert_jax.hub.multi_vector_encoder import MultiVectorSettings, QueryExpansio
 from bert_jax.hub.sentence_transformers import Projection
 from bert_jax.inference.computations import QueryTokenVectors
 from bert_jax.inference.engines.jax import JaxEngine
+from bert_jax.inference.reranker import make_score_function, pair_counter, rank_documents
+from bert_jax.search.mining import CachedPairScorer
 from tests.support.cases import long_except
 from tests.support.families import DEBERTA_V2_CONFIGS
 from tests.support.onnx_models import CASES, SmallModel, graph_inputs, random_texts
@@ -143,7 +147,9 @@ OTHERS = {"static", "modernbert", "modernbert, plain", "deberta-v2", "deberta-v2
 }
 
 
-@pytest.mark.parametrize("case", long_except([case for case in CASES if case not in OTHERS], ["bert", "eurobert"]))
+@pytest.mark.parametrize(
+    "case", long_except([case for case in CASES if case not in OTHERS], ["bert", "eurobert"])
+)
 def test_tokens_that_are_not_attended_to_have_states_in_each_family(case):
     model = SmallModel.of_case(case)
     batch = graph_inputs(model.layout, random_texts(model.layout))
@@ -167,3 +173,35 @@ def test_the_export_compares_tokens_that_are_not_attended_to(tmp_path):
         export_onnx(tmp_path / "model", tmp_path / "onnx")
     write(tmp_path / "attending", replace(SETTINGS, expansion=None), config=convolved, family="deberta-v2")
     export_onnx(tmp_path / "attending", tmp_path / "onnx")
+
+
+def test_pairs_are_scored_as_by_a_reranker(model, directory, tmp_path, capsys):
+    documents = [*SMALL_TEXTS, "cats", "..."]
+    expected = model.similarity(model.encode_query(["the cat", "mat"]), model.encode_document(documents))
+    ranked = rank_documents(model, "the cat", documents)
+    assert [index for index, _ in ranked] == np.argsort(-expected[0], kind="stable").tolist()
+    np.testing.assert_allclose([score for _, score in ranked], np.sort(expected[0])[::-1], rtol=1e-5)
+    scorer = CachedPairScorer(str(directory), tmp_path / "cache")
+    pairs = [(query, document) for query in ("the cat", "mat") for document in documents]
+    np.testing.assert_allclose(scorer.score(pairs), expected.ravel(), rtol=1e-5)
+    rows = [json.dumps({"query": "the cat", "documents": documents}) + "\n"]
+    (tmp_path / "in.jsonl").write_text("".join(rows))
+    flags = ["--model", str(directory), "--input", str(tmp_path / "in.jsonl")]
+    assert main(["rerank", *flags, "--top-k", "3"]) == 0
+    (written,) = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line[0] == "{"]
+    assert [(row["index"], row["score"]) for row in written["ranked"]] == [
+        (index, pytest.approx(score, abs=1e-5)) for index, score in ranked[:3]
+    ]
+    assert main(["rerank", *flags, "--min-precision", "0.9"]) == 1
+    assert "min_precision needs probabilities" in capsys.readouterr().err
+
+
+def test_truncated_pairs_are_counted_by_their_documents(model):
+    truncated = pair_counter(model)
+    score = make_score_function(model, truncated=truncated)
+    assert len([*score([("cat", LONG), ("mat", "cat"), ("mat", LONG)])]) == 3
+    assert truncated.notice(what="pairs").startswith(
+        "2 of 3 pairs are longer than 16 tokens and were truncated"
+    )
+    with pytest.raises(BertJaxError, match="truncates long texts; leave long_texts out"):
+        make_score_function(model, "windows")
