@@ -68,6 +68,14 @@ class TokenVectorPipeline(PromptedPipeline[np.ndarray]):
         return results
 
 
+def task_for(model: Runner, prompt: str | None) -> dict[str, str | None]:
+    """Return the task and the prompt of a pipeline for the name of a prompt, which other programs have for both: those
+    of queries name their task, even if the model puts no text before them."""
+    task = QUERY if prompt in QUERY_PROMPTS else DOCUMENT
+    is_usual = prompt in PROMPTS[task] and prompt not in model.text_settings.prompts
+    return {"task": task, "prompt": None if is_usual else prompt}
+
+
 def pair_scorer(
     model: Runner, truncated: TruncationCounter | None = None
 ) -> Callable[[Sequence[tuple[str, str]]], Iterator[float]]:
