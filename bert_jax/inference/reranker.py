@@ -136,9 +136,7 @@ def make_score_function(
 def score_by_tokens(
     model: Runner, long_texts: str, truncated: TruncationCounter | None
 ) -> Callable[[Sequence], Iterator[tuple[float, float]]]:
-    if long_texts != "truncate":
-        raise BertJaxError("a multi-vector embedder truncates long texts; leave long_texts out")
-    score = pair_scorer(model, truncated)
+    score = pair_scorer(model, long_texts, truncated)
     return lambda chunk: ((number, number) for number in score(chunk))
 
 

@@ -31,9 +31,12 @@ class TokenVectorPipeline(PromptedPipeline[np.ndarray]):
 
     def __init__(
         self, model: Runner, task: str = DOCUMENT, *, prompt: str | PromptText | None = None,
-        pool_factor: float | None = None, truncated: TruncationCounter | None = None,
+        pool_factor: float | None = None, long_texts: str = "truncate",
+        truncated: TruncationCounter | None = None,
     ):  # fmt: skip
         check_name(task, TASKS, "task")
+        if long_texts != "truncate":
+            raise BertJaxError("a multi-vector embedder truncates long texts; leave long_texts out")
         settings = require_multi_vector(model)
         self.expansion = settings.expansion if task == QUERY else None
         pooling = choose_pooling(settings.pooling, pool_factor)
@@ -77,12 +80,12 @@ def task_for(model: Runner, prompt: str | None) -> dict[str, str | None]:
 
 
 def pair_scorer(
-    model: Runner, truncated: TruncationCounter | None = None
+    model: Runner, long_texts: str = "truncate", truncated: TruncationCounter | None = None
 ) -> Callable[[Sequence[tuple[str, str]]], Iterator[float]]:
     """Return the function that computes the MaxSim of each pair (query, document) of a list. Pairs whose document is
     truncated are counted in `truncated`; without it there is a warning."""
     read_queries = TokenVectorPipeline(model, QUERY)
-    read_documents = TokenVectorPipeline(model, DOCUMENT, truncated=truncated)
+    read_documents = TokenVectorPipeline(model, DOCUMENT, long_texts=long_texts, truncated=truncated)
     mean = require_multi_vector(model).similarity == "meanmaxsim"
 
     def score(pairs: Sequence[tuple[str, str]]) -> Iterator[float]:
