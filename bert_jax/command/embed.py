@@ -25,8 +25,8 @@ from bert_jax.core.errors import BertJaxError
     ),
     flag(
         "--prompt", metavar="NAME",
-        help="name of the model's prompt to put before each text; a multi-vector embedder reads texts as queries if it is "
-        "query, and else as documents",
+        help="name of the model's prompt to put before each text; a multi-vector embedder reads texts as documents, "
+        "and with query as queries",
     ),
     flag("--dimensions", type=positive_integer, metavar="N", help="keep the first N dimensions of each vector"),
     flag(

@@ -35,20 +35,21 @@ class TokenVectorPipeline(PromptedPipeline[np.ndarray]):
         truncated: TruncationCounter | None = None,
     ):  # fmt: skip
         check_name(task, TASKS, "task")
-        if long_texts != "truncate":
-            raise BertJaxError("a multi-vector embedder truncates long texts; leave long_texts out")
         settings = require_multi_vector(model)
         self.expansion = settings.expansion if task == QUERY else None
         pooling = choose_pooling(settings.pooling, pool_factor)
         self.pooling = pooling if pooling and task in pooling.tasks else None
         longest = settings.longest(task, model.config.max_position_embeddings)
+        reading = EncodingOptions(longest, long_texts)
+        if reading.long_texts == "windows":
+            raise BertJaxError("a multi-vector embedder truncates long texts; leave long_texts out")
         computes = QueryTokenVectors if self.expansion and not self.expansion.attend else TokenVectors
         super().__init__(
             model, computes(settings.projection, settings.normalize),
             find_prompt_name(settings, PROMPTS[task]) if prompt is None else prompt,
             "truncate", truncated or TruncationWarner(longest),
         )  # fmt: skip
-        self.reading = EncodingOptions(longest)
+        self.reading = reading
         self.is_compared = token_choice(settings, task, model.tokenizer)
         if computes is QueryTokenVectors:
             self.beside_shapes = ({"attended": ()},)
