@@ -104,7 +104,7 @@ CALLS = (
         sparse.encode_query('w1', batch_size=WRONG)  # 1
         sparse.decode(sparse.encode('w1'), top_k=WRONG)  # 1
         tokens.encode('w1', batch_size=WRONG)  # 1
-        tokens.encode('w1', pool_factor=WRONG)  # 1
+        tokens.encode('w1', pool_factor=WRONG)  # 1 6 9
         tokens.rank('w1', ['w2'], top_k=WRONG)  # 1
         plain.warm_up([WRONG])
         bert_jax.load(masked, head='answer', seed=WRONG)  # 4 5
