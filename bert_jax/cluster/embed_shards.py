@@ -15,22 +15,19 @@ from bert_jax.core.output import atomic_file
 from bert_jax.data.npy_writer import npy_writer
 from bert_jax.data.shards.shard import Shard
 from bert_jax.data.shards.shard_folder import AGAIN, WrittenShard
-from bert_jax.inference.computations import SparseVector
 from bert_jax.inference.encoder import Encoder
-from bert_jax.inference.sparse_vectors import stack_vectors
-from bert_jax.inference.text_vectors import embedder_reading
 from bert_jax.search import vector_shards
 from bert_jax.search.cache import KEY, content_keys
 from bert_jax.search.embed_file import (
     EmbedSettings,
     describe_clipped,
     embed_windows,
-    open_pipeline,
     read_texts,
 )
 from bert_jax.search.stored_vectors import KEYS
 from bert_jax.search.vector_files import TYPES, Quantizer, ranges_of, read_vectors, vector_writer
-from bert_jax.text.truncation import TruncationCounter, windows_advice
+from bert_jax.search.vector_kinds import kind_of
+from bert_jax.text.truncation import TruncationCounter
 
 RANGES = "_ranges.npy"  # the minimum and the maximum of each dimension, [2, D]
 
@@ -83,29 +80,30 @@ class EmbedShards(ModelShards):
             return ranges_of(parts)
 
     def open_model(self, model: Encoder) -> Encoder:
-        open_pipeline(model, **self.pipeline)  # refuses wrong settings
+        kind_of(model.layout).open(model, **self.pipeline)  # refuses wrong settings
         return model
 
     def write(self, model: Encoder, shard: Shard) -> WrittenShard:
-        truncated = TruncationCounter(embedder_reading(model).max_length)
-        embed = open_pipeline(model, **self.pipeline, truncated=truncated)
+        kind = kind_of(model.layout)
+        truncated = TruncationCounter(kind.open(model, **self.pipeline).truncated.max_length)
+        embed = kind.open(model, **self.pipeline, truncated=truncated)
         path, keys = self.folder.output_path(shard), self.folder.path / KEYS / f"{shard.name}.npy"
-        kind = None if self.quantize == "int8" and self.ranges is None else self.quantize
-        quantizer = Quantizer(kind, 0, self.ranges)
+        quantized = None if self.quantize == "int8" and self.ranges is None else self.quantize
+        quantizer = Quantizer(quantized, 0, self.ranges)
         rows = 0
         with (
             npy_writer(keys, KEY, shared=True) as array,
-            vector_writer(path, TYPES[kind], shared=True) as append,
+            vector_writer(path, TYPES[quantized], shared=True) as append,
         ):
             for texts, vectors in embed_windows(embed, read_texts(shard.source, self.column)):
                 array.append(content_keys(texts))
                 numbers = np.arange(len(texts)) + shard.first_row + rows + 1
-                if model.layout.sparse:
-                    append(None, row=numbers, text=texts, **list_columns(vectors, model.layout.vector_size))
+                if kind.columns:
+                    append(None, row=numbers, text=texts, **kind.columns(vectors, model.layout.vector_size))
                 else:
                     append(quantizer.quantized(vectors), row=numbers, text=texts)
                 rows += len(texts)
-        if notice := truncated.notice(windows_advice()):
+        if notice := truncated.notice(kind.advice):
             warn_caller(notice)
         return self.describe_written(
             rows, [path, keys], truncated=truncated.truncated, clipped=quantizer.clipped
@@ -113,13 +111,3 @@ class EmbedShards(ModelShards):
 
     def describe_counts(self, counts: Mapping[str, int]) -> str:
         return describe_clipped(counts.get("clipped", 0))
-
-
-def list_columns(vectors: list[SparseVector], entries: int) -> dict[str, Any]:
-    """Return sparse vectors as the columns of a Parquet file."""
-    import pyarrow as pa
-
-    stacked = stack_vectors(vectors, entries)
-    numbers = {"indices": stacked.indices, "values": stacked.data}
-    ends = stacked.indptr.astype(np.int32)
-    return {name: pa.ListArray.from_arrays(ends, array) for name, array in numbers.items()}

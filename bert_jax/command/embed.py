@@ -6,9 +6,9 @@ from bert_jax.core.errors import BertJaxError
 
 
 @verb(
-    "compute a vector for each text",
+    "compute a vector for each text or, by a multi-vector embedder, for each token",
     "bert-jax embed --model DIR --input lines.txt --output vectors.npy",
-    flag("--model", required=True, metavar="DIR", help="model directory: an embedder, dense or sparse, or any encoder"),
+    flag("--model", required=True, metavar="DIR", help="model directory: any embedder or encoder"),
     flag(
         "--input", default="-", metavar="FILE",
         help="file with one text per line, or a table: .csv .tsv .jsonl .json .parquet (default -, standard input); "
@@ -20,10 +20,14 @@ from bert_jax.core.errors import BertJaxError
     ),
     flag(
         "--output", metavar="PATH",
-        help="a file NAME.npy, or a directory of .npy files, in which the same command resumes; for sparse vectors a "
-        "file NAME.npz (default: JSON on standard output); with --ray a folder, in a bucket or not",
+        help="a file NAME.npy, or a directory of .npy files, in which the same command resumes; for sparse vectors and "
+        "those of tokens a file NAME.npz (default: JSON on standard output); with --ray a folder, in a bucket or not",
     ),
-    flag("--prompt", metavar="NAME", help="name of the model's prompt to put before each text"),
+    flag(
+        "--prompt", metavar="NAME",
+        help="name of the model's prompt to put before each text; a multi-vector embedder reads texts as documents, "
+        "and with query as queries",
+    ),
     flag("--dimensions", type=positive_integer, metavar="N", help="keep the first N dimensions of each vector"),
     flag(
         "--quantize", choices=("int8", "binary"),
@@ -38,20 +42,23 @@ from bert_jax.core.errors import BertJaxError
 )  # fmt: skip
 def embed(args):
     from bert_jax.inference.engine import open_directory
+    from bert_jax.search.vector_kinds import KINDS, kind_of
 
     cluster, directory = cluster_options(args), open_directory(args.model, **engine_of(args))
-    kind, own, others = "dense", "dimensions", ["max_active_dims"]
-    if directory.layout.sparse:
-        kind, own, others = "sparse", "max_active_dims", ["dimensions", "quantize"]
+    kind = kind_of(directory.layout)
+    others = (name for other in KINDS for name in other.flags if name not in kind.flags)
     if given := given_flags(args, others):
-        raise BertJaxError(f"{given[0]} is not for {kind} vectors, which {args.model} gives; leave it out")
-    settings = {"prompt": args.prompt, "long_texts": args.long_texts, own: getattr(args, own)}
+        raise BertJaxError(
+            f"{given[0]} is not for {kind.name} vectors, which {args.model} gives; leave it out"
+        )
+    settings = {"prompt": args.prompt, "long_texts": args.long_texts}
+    settings |= {name: getattr(args, name) for name in kind.flags if name != "quantize"}
     if cluster:
         from bert_jax.cluster.embed_shards import EmbedShards
 
-        if kind == "sparse" and args.format == "npy":
-            raise BertJaxError("sparse vectors are written as Parquet; leave --format out")
-        args.format = args.format or ("parquet" if kind == "sparse" else None)
+        if kind.columns and args.format == "npy":
+            raise BertJaxError(f"{kind.name} vectors are written as Parquet; leave --format out")
+        args.format = args.format or ("parquet" if kind.columns else None)
         write_on_cluster(
             args, cluster, EmbedShards, pipeline=settings, column=args.text, quantize=args.quantize
         )

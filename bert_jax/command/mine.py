@@ -28,7 +28,10 @@ any_score = number_type(-MAX_FLOAT)
         help="table of further texts to choose negatives from; read from the column with the same name as that of the "
         "positives, or else by its usual names, or else from the first that holds text (default: only the positives)",
     ),
-    flag("--rescore", metavar="DIR", help="cross-encoder, whose scores then replace cosines in all limits"),
+    flag(
+        "--rescore", metavar="DIR",
+        help="cross-encoder or multi-vector embedder, whose scores then replace cosines in all limits",
+    ),
     flag("--scores", action="store_true", help="add the scores of positive and negatives to each row"),
     flag("--output", required=True, metavar="FILE.jsonl", help="output file: anchor, positive, negatives"),
     flag("--cache", metavar="DIR", help="directory of vectors and scores for later runs (default: OUTPUT.cache)"),

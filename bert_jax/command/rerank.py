@@ -10,9 +10,12 @@ from bert_jax.core.terminal import print_line
 
 
 @verb(
-    "rank documents for queries with a cross-encoder",
+    "rank documents for queries with a cross-encoder or a multi-vector embedder",
     "bert-jax rerank --model DIR --input candidates.jsonl --top-k 10",
-    flag("--model", required=True, metavar="DIR", help="cross-encoder: a classifier with one output"),
+    flag(
+        "--model", required=True, metavar="DIR",
+        help="cross-encoder (a classifier with one output) or multi-vector embedder",
+    ),
     flag(
         "--input", required=True, metavar="FILE",
         help="table of queries and documents, with the documents in columns, in a list, or one in each row",
@@ -41,8 +44,7 @@ def rerank(args):
     from bert_jax.data.examples.candidates import CandidateColumns, read_candidates
     from bert_jax.data.examples.group_columns import describe_columns
     from bert_jax.inference.load import load
-    from bert_jax.inference.reranker import check_cross_encoder, rank_documents
-    from bert_jax.text.truncation import TruncationCounter
+    from bert_jax.inference.reranker import check_cross_encoder, pair_counter, rank_documents
 
     refuse_input(args.output, args.input)
     names = tuple(name for name in (args.text, args.text_pair) if name)
@@ -51,7 +53,7 @@ def rerank(args):
     model = load(args.model, **engine_of(args))
     check_cross_encoder(model, args.model)
     print_line(describe_columns(args.input, columns, "--text and --text-pair"))
-    truncated = TruncationCounter(model.config.max_position_embeddings)
+    truncated = pair_counter(model)
     with open_output(Path(args.output)) if args.output else nullcontext(sys.stdout) as file:
         for candidates in track(lists, "queries"):
             documents = candidates.documents

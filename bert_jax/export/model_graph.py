@@ -14,8 +14,8 @@ from bert_jax.export.heads import HEAD_BUILDERS, exported_head
 from bert_jax.export.layers import ACTIVATIONS, dense, norm
 from bert_jax.export.pooling import normalize, pool, pool_logits
 from bert_jax.hub.layout import Layout
-from bert_jax.hub.onnx_files import EMBEDDING, HIDDEN_STATES, LOGITS, input_names
-from bert_jax.hub.sentence_transformers import PROJECTION, EmbedderSettings
+from bert_jax.hub.onnx_files import EMBEDDING, HIDDEN_STATES, LOGITS, TOKEN_VECTORS, input_names
+from bert_jax.hub.sentence_transformers import PROJECTION, EmbedderSettings, Projection
 from bert_jax.models.bert import SMALL
 from bert_jax.models.heads import HEADS, Head, has_transform
 
@@ -91,8 +91,9 @@ def pair_differences(scope: Scope, vectors: Value) -> Value:
 def make_model(layout: Layout, params: Mapping, detects_out_of_scope: bool = False) -> onnx.ModelProto:
     """Return the graph of a model.
 
-    Its outputs are the hidden states and, for an embedder, the embeddings; or the logits of a head and, for a sparse
-    embedder, the embeddings or, if the model `detects_out_of_scope`, the hidden states, by which texts are compared.
+    Its outputs are the hidden states and, for an embedder, the embeddings of texts or of tokens; or the logits of a
+    head and, for a sparse embedder, the embeddings or, if the model `detects_out_of_scope`, the hidden states, by which
+    texts are compared.
     """
     scope = Scope(Graph(), layout.config, params)
     inputs = {name: name for name in input_names(layout)}
@@ -105,6 +106,9 @@ def make_model(layout: Layout, params: Mapping, detects_out_of_scope: bool = Fal
         outputs = hidden
         if layout.embedder:
             outputs[EMBEDDING] = embedding(states, layout, layout.embedder)
+        if tokens := layout.multi_vector:
+            vectors = finished(scope, TOKEN_VECTORS, encoded.hidden, tokens.projection, tokens.normalize)
+            outputs[TOKEN_VECTORS] = Output(vectors, (BATCH, LENGTH, layout.vector_size))
     else:
         build = HEAD_BUILDERS[head]
         outputs = build(scope / head, states.read_by(head, HEADS[head]), shape_of_states(HEADS[head]))
@@ -116,11 +120,18 @@ def make_model(layout: Layout, params: Mapping, detects_out_of_scope: bool = Fal
 
 
 def embedding(states: States, layout: Layout, embedder: EmbedderSettings) -> Output:
-    place = states.scope / EMBEDDING
     if embedder.unknown:
         raise BertJaxError(f"this embedder needs {embedder.unknown}, which is not supported")
-    vectors = states.text_states(embedder.pooling)
-    if projection := embedder.projection:
-        vectors = dense(states.scope / PROJECTION / "dense", vectors)
-        vectors = ACTIVATIONS[projection.activation](place, vectors)
-    return Output(normalize(place, vectors) if embedder.normalize else vectors, (BATCH, layout.vector_size))
+    pooled = states.text_states(embedder.pooling)
+    vectors = finished(states.scope, EMBEDDING, pooled, embedder.projection, embedder.normalize)
+    return Output(vectors, (BATCH, layout.vector_size))
+
+
+def finished(
+    scope: Scope, name: str, states: Value, projection: Projection | None, normalized: bool
+) -> Value:
+    """Return the vectors of pooled states [B, D], or of those of tokens [B, L, D]."""
+    if projection:
+        states = dense(scope / PROJECTION / "dense", states)
+        states = ACTIVATIONS[projection.activation](scope / name, states)
+    return normalize(scope / name, states) if normalized else states

@@ -88,6 +88,6 @@ def positions_from_one(scope: Scope, real: Value) -> Value:
 
 
 def normalize(scope: Scope, vectors: Value) -> Value:
-    """Scale vectors [B, D] to length 1."""
+    """Scale vectors [..., D] to length 1."""
     norm = scope.add("ReduceL2", vectors, axes=[-1], keepdims=1)
     return scope.add("Div", vectors, scope.add("Max", norm, scope.number(SMALLEST_NORM)))

@@ -8,9 +8,9 @@ import numpy as np
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.export.heads import exported_head
-from bert_jax.hub.onnx_files import EMBEDDING, HIDDEN_STATES
+from bert_jax.hub.onnx_files import EMBEDDING, HIDDEN_STATES, TOKEN_VECTORS
 from bert_jax.inference.batching import pad_batch, split_texts
-from bert_jax.inference.computations import HeadLogits, HiddenStates, SparseVectors
+from bert_jax.inference.computations import HeadLogits, HiddenStates, QueryTokenVectors, SparseVectors
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.sparse_vectors import stack_vectors
 from bert_jax.inference.text_vectors import EmbeddingPipeline, PromptText, embedder_reading, prepare_texts
@@ -55,14 +55,19 @@ def measure_difference(model: Encoder, session: Session) -> Difference:
     texts: Sequence[Text] = PAIRS if reads_pairs(model, head) else TEXTS
     encodings = encode(model, head, texts)
     expected = model_outputs(model, head, texts, encodings, session.outputs)
+    attended = count_attended(model, encodings)
     alone = [[number] for number in range(len(texts))]
     largest, squares, differences = 0.0, 0.0, 0.0
     for numbers in [*alone, list(range(len(texts)))]:
         pad = model.tokenizer.special.pad
         batch = split_texts(pad_batch([encodings[number] for number in numbers], pad))
+        real = batch["attention_mask"]
+        if model.layout.multi_vector:
+            first = np.arange(real.shape[1]) < attended[numbers][:, None]
+            batch = batch | {"attention_mask": real * first}
         for name, values in session.run(batch).items():
             if name == HIDDEN_STATES:
-                values = join_texts(values, batch["attention_mask"], len(numbers))
+                values = join_texts(values, real, len(numbers))
             for number, row in zip(numbers, values, strict=True):
                 ours = expected[name][number].astype(np.float64)
                 difference = row[: len(ours)] - ours
@@ -72,6 +77,16 @@ def measure_difference(model: Encoder, session: Session) -> Difference:
                     differences + np.square(difference).sum(),
                 )
     return Difference(float(largest), float(np.sqrt(differences / squares)))
+
+
+def count_attended(model: Encoder, encodings: Sequence[Encoding]) -> np.ndarray:
+    """Return how many tokens of each text the others attend to: all, or, in every second one, fewer, if queries of the
+    model are lengthened by tokens that are not attended to."""
+    counts = np.array([len(encoding.input_ids) for encoding in encodings], np.int32)
+    expansion = model.layout.multi_vector and model.layout.multi_vector.expansion
+    if expansion and not expansion.attend:
+        counts[1::2] -= np.minimum(counts[1::2] // 2, expansion.length)
+    return counts
 
 
 def join_texts(states: np.ndarray, attention_mask: np.ndarray, count: int) -> Any:
@@ -85,7 +100,7 @@ def reads_pairs(model: Encoder, head: str | None) -> bool:
 
 
 def encode(model: Encoder, head: str | None, texts: Sequence[Text]) -> list[Encoding]:
-    if model.layout.embedder or model.layout.sparse:
+    if model.layout.text_settings:
         reading, texts = embedder_reading(model), prepare_texts(model.text_settings, texts, "")
     else:
         apart = head is not None and HEADS[head].compares
@@ -103,6 +118,13 @@ def model_outputs(
         lengths = (len(encoding.input_ids) for encoding in encodings)
         return [output[:length] for output, length in zip(outputs, lengths, strict=True)]
 
+    if tokens := model.layout.multi_vector:
+        beside = {"attended": count_attended(model, encodings)}
+        wanted = {
+            HIDDEN_STATES: QueryTokenVectors(None, False),
+            TOKEN_VECTORS: QueryTokenVectors(tokens.projection, tokens.normalize),
+        }
+        return {name: each_token(model.run(encodings, wanted[name], beside)) for name in names}
     hidden = (
         {HIDDEN_STATES: each_token(model.run(encodings, HiddenStates()))} if HIDDEN_STATES in names else {}
     )

@@ -12,6 +12,7 @@ from bert_jax.hub.layout import Layout
 from bert_jax.hub.tensors import FILES
 
 HIDDEN_STATES, EMBEDDING, LOGITS = "last_hidden_state", "sentence_embedding", "logits"
+TOKEN_VECTORS = "token_embeddings"
 ANSWER_LOGITS = ("start_logits", "end_logits")
 ONNX_FILE, SOURCE_FILE = "onnx/model.onnx", "onnx/source.json"
 VNNI = {"avx512_vnni", "avx_vnni"}  # instructions that add products of 8-bit numbers in 32 bits

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax.core.config import Range, check_number
+from bert_jax.core.config import Range, check_flag, check_number
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.multi_vector_encoder import DOCUMENT, QUERY
@@ -86,6 +86,7 @@ class MultiVectorEmbedder(PromptedEncoder):
         """
         if top_k is not None:
             check_number(top_k, "top_k", is_whole=True, allowed=Range(1))
+        check_flag(return_documents, "return_documents")
         if not isinstance(query, str) or isinstance(documents, str):
             raise BertJaxError("rank needs a text, the query, and a list of texts, the documents")
         documents = list(ordered_texts(documents))
@@ -99,7 +100,7 @@ class MultiVectorEmbedder(PromptedEncoder):
     def _vectors(self, given: Any, name: str) -> list[np.ndarray]:
         listed = [given] if isinstance(given, np.ndarray) and given.ndim == 2 else given
         width = self.layout.vector_size
-        if isinstance(listed, Sequence | np.ndarray) and all(map(partial(is_array, width=width), listed)):
+        if (isinstance(listed, Sequence) or np.ndim(listed) == 3) and all(map(partial(is_array, width=width), listed)):
             return [*listed]
         raise BertJaxError(
             f"{name} must be arrays [T, {width}], as encode_query and encode_document return them, not {given!r:.40}"

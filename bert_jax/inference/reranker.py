@@ -9,10 +9,12 @@ from bert_jax.core.config import Range, check_flag, check_number
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.typed_json import type_name
 from bert_jax.hub.layout import Layout
+from bert_jax.hub.multi_vector_encoder import DOCUMENT
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.runner import Runner
 from bert_jax.inference.streaming import Column, Vectors, check_batch_options, map_texts, ordered_texts
 from bert_jax.inference.text_outcomes import OutcomePipeline
+from bert_jax.inference.token_vectors import pair_scorer
 from bert_jax.predictions.selective import MinConfidence, abstains
 from bert_jax.predictions.whole_text_kind import WholeTextKind
 from bert_jax.text.truncation import TruncationCounter
@@ -116,8 +118,10 @@ def as_pair(item):
 def make_score_function(
     model: Runner, long_texts: str = "truncate", truncated: TruncationCounter | None = None
 ) -> Callable[[Sequence], Iterator[tuple[float, float]]]:
-    """Return the function that computes the score and the logit of each pair of a list."""
+    """Return the function that computes the score and the logit of each pair of a list; MaxSim is both."""
     check_cross_encoder(model, "this model")
+    if model.layout.multi_vector:
+        return score_by_tokens(model, long_texts, truncated)
     kind = model.require_kind(WholeTextKind.heads, "rank")
     compute_outcomes = OutcomePipeline(model, kind, long_texts, truncated)
 
@@ -129,6 +133,20 @@ def make_score_function(
     return score_chunk
 
 
+def score_by_tokens(
+    model: Runner, long_texts: str, truncated: TruncationCounter | None
+) -> Callable[[Sequence], Iterator[tuple[float, float]]]:
+    score = pair_scorer(model, long_texts, truncated)
+    return lambda chunk: ((number, number) for number in score(chunk))
+
+
+def pair_counter(model: Runner) -> TruncationCounter:
+    """Return the counter of the pairs of a query and a document that a model truncates."""
+    longest = model.config.max_position_embeddings
+    settings = model.layout.multi_vector
+    return TruncationCounter(settings.longest(DOCUMENT, longest) if settings else longest)
+
+
 def rank_documents(
     model: Runner,
     query: str,
@@ -138,7 +156,8 @@ def rank_documents(
     long_texts: str = "truncate",
     truncated: TruncationCounter | None = None,
 ) -> list[tuple[int, float]]:
-    """Return the index and the score of each document, best first, as `Reranker.rank` does.
+    """Return the index and the score of each document, best first, as `Reranker.rank` does, also by a multi-vector
+    embedder.
 
     Truncated pairs are counted in `truncated`; without it there is a warning.
     """
@@ -149,6 +168,11 @@ def rank_documents(
     score_chunk = make_score_function(model, long_texts, truncated)
     min_confidence: MinConfidence = None
     if min_precision is not None:
+        if model.layout.multi_vector:
+            raise BertJaxError(
+                "min_precision needs probabilities, and a multi-vector embedder gives sums of similarities; leave it "
+                "out"
+            )
         kind = model.require_kind(WholeTextKind.heads, "rank")
         min_confidence = kind.confidence_threshold(model.calibration, min_precision)
     scores = map_texts([(query, document) for document in documents], score_chunk)
@@ -158,7 +182,10 @@ def rank_documents(
 
 
 def check_cross_encoder(model: Runner, name: object) -> None:
-    """Refuse a model without a head that scores pairs, such as an embedder, and a model with several scores."""
+    """Refuse a model that scores no pairs, neither by a head nor by the vectors of their tokens, and a model with
+    several scores."""
+    if model.layout.multi_vector:
+        return
     remedy = "`bert-jax train --config rerank` makes one"
     if not set(model.layout.heads) & set(WholeTextKind.heads):
         raise BertJaxError(f"{name} is not a cross-encoder; {remedy}")

@@ -1,13 +1,16 @@
 """How a model turns texts into vectors of their tokens: which tokens are read, added, left out and pooled."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
 
 import numpy as np
 
 from bert_jax.core.errors import BertJaxError, check_name
 from bert_jax.hub.multi_vector_encoder import DOCUMENT, QUERY, TASKS, MultiVectorSettings
 from bert_jax.inference.computations import QueryTokenVectors, TokenVectors
+from bert_jax.inference.max_sim import max_sim_matrix
 from bert_jax.inference.runner import ModelInputs, Runner
 from bert_jax.inference.text_vectors import (
     DOCUMENT_PROMPTS,
@@ -28,7 +31,8 @@ class TokenVectorPipeline(PromptedPipeline[np.ndarray]):
 
     def __init__(
         self, model: Runner, task: str = DOCUMENT, *, prompt: str | PromptText | None = None,
-        pool_factor: float | None = None, truncated: TruncationCounter | None = None,
+        pool_factor: float | None = None, long_texts: str = "truncate",
+        truncated: TruncationCounter | None = None,
     ):  # fmt: skip
         check_name(task, TASKS, "task")
         settings = require_multi_vector(model)
@@ -36,13 +40,16 @@ class TokenVectorPipeline(PromptedPipeline[np.ndarray]):
         pooling = choose_pooling(settings.pooling, pool_factor)
         self.pooling = pooling if pooling and task in pooling.tasks else None
         longest = settings.longest(task, model.config.max_position_embeddings)
+        reading = EncodingOptions(longest, long_texts)
+        if reading.long_texts == "windows":
+            raise BertJaxError("a multi-vector embedder truncates long texts; leave long_texts out")
         computes = QueryTokenVectors if self.expansion and not self.expansion.attend else TokenVectors
         super().__init__(
             model, computes(settings.projection, settings.normalize),
             find_prompt_name(settings, PROMPTS[task]) if prompt is None else prompt,
             "truncate", truncated or TruncationWarner(longest),
         )  # fmt: skip
-        self.reading = EncodingOptions(longest)
+        self.reading = reading
         self.is_compared = token_choice(settings, task, model.tokenizer)
         if computes is QueryTokenVectors:
             self.beside_shapes = ({"attended": ()},)
@@ -63,6 +70,38 @@ class TokenVectorPipeline(PromptedPipeline[np.ndarray]):
             vectors = np.asarray(output, np.float32)[: len(row.input_ids)][self.is_compared(row.input_ids)]
             results.append(pool_tokens(vectors, self.pooling) if self.pooling else vectors)
         return results
+
+
+def task_for(model: Runner, prompt: str | None) -> dict[str, str | None]:
+    """Return the task and the prompt of a pipeline for the name of a prompt, which other programs have for both: those
+    of queries name their task, even if the model puts no text before them."""
+    task = QUERY if prompt in QUERY_PROMPTS else DOCUMENT
+    is_usual = prompt in PROMPTS[task] and prompt not in model.text_settings.prompts
+    return {"task": task, "prompt": None if is_usual else prompt}
+
+
+def pair_scorer(
+    model: Runner, long_texts: str = "truncate", truncated: TruncationCounter | None = None
+) -> Callable[[Sequence[tuple[str, str]]], Iterator[float]]:
+    """Return the function that computes the MaxSim of each pair (query, document) of a list. Pairs whose document is
+    truncated are counted in `truncated`; without it there is a warning."""
+    read_queries = TokenVectorPipeline(model, QUERY)
+    read_documents = TokenVectorPipeline(model, DOCUMENT, long_texts=long_texts, truncated=truncated)
+    mean = require_multi_vector(model).similarity == "meanmaxsim"
+
+    def score(pairs: Sequence[tuple[str, str]]) -> Iterator[float]:
+        queries, documents = (list(dict.fromkeys(texts)) for texts in zip(*pairs, strict=True))
+        of_queries = dict(zip(queries, read_queries(queries), strict=True))
+        inputs = read_documents.preprocess(documents)
+        rows = dict(zip(documents, inputs.first_rows, strict=True))
+        read_documents.truncated.count(rows[document] for _, document in pairs)
+        outputs = model.run(inputs.rows, read_documents.computation)
+        of_documents = dict(zip(documents, read_documents.postprocess(inputs, outputs), strict=True))
+        for query, group in groupby(pairs, key=itemgetter(0)):
+            found = [of_documents[document] for _, document in group]
+            yield from max_sim_matrix([of_queries[query]], found, mean)[0].tolist()
+
+    return score
 
 
 def require_multi_vector(model: Runner) -> MultiVectorSettings:

@@ -13,6 +13,7 @@ from bert_jax.core.terminal import wrap_for_terminal
 from bert_jax.hub.layout import MODELING_FILE, Layout
 from bert_jax.hub.layout_warnings import layout_warnings, lowercases_text
 from bert_jax.hub.model_directory import ModelDirectory, abbreviate_names
+from bert_jax.hub.multi_vector_encoder import DOCUMENT
 from bert_jax.hub.weights import read_weight
 from bert_jax.models.heads import HEADS
 from bert_jax.predictions import calibration as calibrations
@@ -84,7 +85,10 @@ def collect_model_facts(directory) -> dict:
         calibration = read_or(
             calibrations.UNCALIBRATED, lambda: calibrations.read_calibration(directory, layout.labels)
         )
-    texts = layout.embedder or layout.sparse
+    texts, positions = layout.text_settings, layout.config.max_position_embeddings
+    longest = (texts and texts.max_length) or positions
+    if tokens := layout.multi_vector:
+        longest = tokens.longest(DOCUMENT, positions)
     origin = read_or(training_origin.UNKNOWN_ORIGIN, lambda: training_origin.read_origin(directory))
     scope = read_or(scopes.NO_DETECTOR, lambda: scopes.read_detector(directory, layout.config.hidden_size))
     odd += [str(warning.message) for warning in ignored]
@@ -93,7 +97,7 @@ def collect_model_facts(directory) -> dict:
         "model_type": layout.family.model_type,
         "sizes": {name: getattr(layout.config, name) for name in SIZES},
         "parameters": {**counts, "all": sum(counts.values())},
-        "sequence_length": (texts and texts.max_length) or layout.config.max_position_embeddings,
+        "sequence_length": longest,
         "pooling": find_pooling(layout),
         "embedder": embedder_facts(layout),
         "heads": list(layout.heads),
@@ -156,11 +160,13 @@ def describe_model(directory, as_json: bool = False) -> str:
 
 
 def embedder_facts(layout: Layout) -> dict | None:
-    embeds = layout.sparse or layout.embedder
+    embeds = layout.text_settings
     if embeds is None:
         return None
     names = ("normalize", "activation", "max_active_dims", "query_weights", "prompts")
     kept = {name: getattr(embeds, name) for name in names if hasattr(embeds, name)}
+    if tokens := layout.multi_vector:
+        kept["expansion"] = tokens.expansion and asdict(tokens.expansion)
     return {"dimensions": layout.vector_size, **kept}
 
 
@@ -171,6 +177,8 @@ def describe_embedder(facts: dict | None) -> str:
     'vectors of 384, normalized; prompts: query "query: "'
     >>> describe_embedder({"dimensions": 30522, "activation": "relu", "query_weights": True, "prompts": {}})
     'sparse vectors of 30,522, relu; queries without the network'
+    >>> describe_embedder({"dimensions": 128, "expansion": {"length": 32}, "prompts": {}})
+    'token vectors of 128, queries lengthened to 32'
     """
     if facts is None:
         return ""
@@ -178,6 +186,9 @@ def describe_embedder(facts: dict | None) -> str:
     if "activation" in facts:
         queries = "; queries without the network" if facts["query_weights"] else ""
         shown = f"sparse vectors of {facts['dimensions']:,}, {facts['activation']}{queries}"
+    elif "expansion" in facts:
+        lengthened = f", queries lengthened to {facts['expansion']['length']}" if facts["expansion"] else ""
+        shown = f"token vectors of {facts['dimensions']:,}{lengthened}"
     else:
         normalized = "normalized" if facts["normalize"] else "not normalized"
         shown = f"vectors of {facts['dimensions']:,}, {normalized}"

@@ -52,8 +52,9 @@ def mine_hard_negatives(
     skips rows that are no pairs, and counts them. Negatives are chosen from the positives and from the texts of
     `corpus`, a list or a file. Of the `range_max` nearest texts the first `range_min` are skipped. The cosine of a
     negative lies between `min_score` and `max_score`, and below that of the positive by a share `margin` (0.05 by
-    default). With a cross-encoder, `rescore`, its scores replace cosines, and the margin is a difference (0 by
-    default). `scores` adds the scores to each row. Vectors are kept in `cache`, by default beside `output`.
+    default). With `rescore`, a cross-encoder or a multi-vector embedder, its scores replace cosines, and the margin is
+    a difference (0 by default). `scores` adds the scores to each row. Vectors are kept in `cache`, by default beside
+    `output`.
 
     >>> pairs = [("the cat", "cats"), ("the mat", "mat ."), ("sat", "the cat sat")]
     >>> rows = bert_jax.mine_hard_negatives("model", pairs, negatives=1, range_max=2, margin=0)

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -19,25 +19,22 @@ from bert_jax.data.examples.unlabelled_texts import read_unlabelled, split_colum
 from bert_jax.data.npy_writer import npy_writer
 from bert_jax.hub import model_directory as hub
 from bert_jax.hub.model_directory import model_fingerprint
-from bert_jax.inference.computations import SparseVector
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.load import load
-from bert_jax.inference.sparse_vectors import SparsePipeline, stack_vectors
+from bert_jax.inference.runner import TextPipeline
 from bert_jax.inference.streaming import split_into_windows
-from bert_jax.inference.text_vectors import EmbeddingPipeline, embedder_reading
+from bert_jax.inference.text_vectors import embedder_reading
 from bert_jax.search import vector_shards
 from bert_jax.search.vector_files import TYPES, Quantizer
+from bert_jax.search.vector_kinds import kind_of
 from bert_jax.text import tables
 from bert_jax.text.input_files import file_extension
 from bert_jax.text.tables import count_rows
-from bert_jax.text.truncation import TruncationCounter, windows_advice
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
+from bert_jax.text.truncation import TruncationCounter
 
 SHOWN = 5  # column names in a message
 
-EmbedSettings = dict[str, Any]  # prompt, long_texts, and dimensions or max_active_dims of `open_pipeline`
+EmbedSettings = dict[str, Any]  # prompt, long_texts, and dimensions or max_active_dims
 
 
 def write_vectors(
@@ -48,15 +45,16 @@ def write_vectors(
     output: str | None,
     quantize: str | None,
 ) -> None:
-    """Write vectors to standard output, to a .npy file, or to a directory of shards; sparse ones to a .npz file."""
-    ending = ".npz" if directory.layout.sparse else ".npy"
-    is_file = output is not None and output.lower().endswith(ending)
+    """Write vectors to standard output, to a .npy file, or to a directory of shards; others than dense ones to a .npz
+    file."""
+    kind = kind_of(directory.layout)
+    is_file = output is not None and output.lower().endswith(".npz" if kind.save else ".npy")
     check_output(output, is_file, quantize, directory)
     refuse_input(output, source)
     texts = read_texts(source, column)
     model = load(directory)
-    open_pipeline(model, **settings)  # refuses wrong settings before anything is written
-    truncated = TruncationCounter(embedder_reading(model).max_length)
+    opened = kind.open(model, **settings)  # refuses wrong settings before anything is written
+    truncated = TruncationCounter(opened.truncated.max_length)
     count, clipped, is_new = 0, 0, False
     with Progress("texts", count_rows(source)) as progress:
 
@@ -70,16 +68,16 @@ def write_vectors(
             """Yield the vectors of each window; for any output, no window crosses a shard's boundary."""
             nonlocal is_new
             is_new = True
-            for _, vectors in embed_windows(open_pipeline(model, **settings, truncated=truncated), some):
+            for _, vectors in embed_windows(kind.open(model, **settings, truncated=truncated), some):
                 yield vectors
                 progress.reach(count)  # includes the texts of shards that exist already
 
         if output is None:
             for vector in chain.from_iterable(compute(given(), truncated)):
-                print(to_json(round_numbers(vector)))
-        elif model.layout.sparse:
-            vectors = chain.from_iterable(compute(given(), truncated))
-            write_npz_file(Path(output), stack_vectors([*vectors], model.layout.vector_size))
+                print(to_json(kind.to_json(vector)))
+        elif kind.save:
+            vectors = [*chain.from_iterable(compute(given(), truncated))]
+            kind.write_npz_file(Path(output), vectors, model.layout.vector_size)
         elif is_file:
             quantizer = Quantizer(quantize, vector_shards.TEXTS_PER_SHARD)
             write_npy_file(Path(output), compute(given(), truncated), quantizer, source)
@@ -93,7 +91,7 @@ def write_vectors(
         number, done = pluralize(truncated.texts, "vector"), "" if is_new else "; it was complete already"
         print(f"{number}{read} in {output}{done}{unread}{describe_clipped(clipped)}", file=sys.stderr)
     if truncated.truncated:
-        warn_caller(truncated.notice(windows_advice()))
+        warn_caller(truncated.notice(kind.advice))
 
 
 def read_texts(source: str, column: str) -> Iterator[str]:
@@ -104,14 +102,7 @@ def read_texts(source: str, column: str) -> Iterator[str]:
     return texts
 
 
-def open_pipeline(model: Encoder, **settings: Any) -> EmbeddingPipeline | SparsePipeline:
-    """Return what computes the vectors of a model, dense or sparse."""
-    return (SparsePipeline if model.layout.sparse else EmbeddingPipeline)(model, **settings)
-
-
-def embed_windows(
-    embed: EmbeddingPipeline | SparsePipeline, texts: Iterable[str]
-) -> Iterator[tuple[list[str], Any]]:
+def embed_windows(embed: TextPipeline, texts: Iterable[str]) -> Iterator[tuple[list[str], Any]]:
     """Yield texts and their vectors, window by window, none of which crosses a shard's boundary."""
     for part in vector_shards.split_texts(texts, vector_shards.TEXTS_PER_SHARD):
         for window in split_into_windows(part):
@@ -129,25 +120,15 @@ def check_output(
         )
     if output is None or is_file:
         return
-    if directory.layout.sparse:
-        raise BertJaxError(f"--output {output} should end in .npz, because {directory} gives sparse vectors")
+    kind = kind_of(directory.layout)
+    if kind.save:
+        raise BertJaxError(
+            f"--output {output} should end in .npz, because {directory} gives {kind.name} vectors"
+        )
     if file_extension(output) in (*tables.TABLE_EXTENSIONS, ".npz"):
         raise BertJaxError(f"--output {output} should end in .npy, or be the name of a directory")
     if Path(output).resolve().is_relative_to(directory.path.resolve()):
         raise BertJaxError(f"{output} is in the model's directory; name one elsewhere")
-
-
-def round_numbers(vector: np.ndarray | SparseVector) -> list[float] | dict[str, Any]:
-    if isinstance(vector, SparseVector):
-        return {"indices": vector.ids.tolist(), "values": round_numbers(vector.weights)}
-    return [round(float(x), 7) for x in vector]
-
-
-def write_npz_file(path: Path, vectors: "csr_array") -> None:
-    from scipy.sparse import save_npz
-
-    with atomic_file(path) as new, open(new, "wb") as file:
-        save_npz(file, vectors)
 
 
 def write_npy_file(path: Path, parts: Iterator[np.ndarray], quantizer: Quantizer, source: str) -> None:

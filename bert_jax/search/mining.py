@@ -20,10 +20,9 @@ from bert_jax.data.examples.column_names import ANCHOR, NEGATIVE, POSITIVE
 from bert_jax.data.examples.group_columns import GroupColumns, describe_columns, positive_column
 from bert_jax.data.examples.groups import Group, read_groups, read_text_column
 from bert_jax.hub.model_directory import ModelDirectory, model_fingerprint
-from bert_jax.inference.computations import HeadLogits
 from bert_jax.inference.exact_search import search_exact
 from bert_jax.inference.load import load
-from bert_jax.inference.reranker import check_cross_encoder
+from bert_jax.inference.reranker import check_cross_encoder, make_score_function, pair_counter
 from bert_jax.inference.text_vectors import (
     DOCUMENT_PROMPTS,
     QUERY_PROMPTS,
@@ -32,10 +31,8 @@ from bert_jax.inference.text_vectors import (
     find_prompt_name,
     prompt_text,
 )
-from bert_jax.models.heads import HEADS
-from bert_jax.predictions.whole_text_kind import WholeTextKind
 from bert_jax.search.cache import CachedRows, RowCache
-from bert_jax.text.truncation import EncodingOptions, TruncationCounter
+from bert_jax.text.truncation import TruncationCounter
 
 BLOCK = 4096  # anchors whose candidates are held and scored at once
 RANGES = {"margin": (0, 1), "min_score": (-1, 1), "max_score": (-1, 1)}  # of cosines
@@ -62,23 +59,18 @@ class CachedEncoder:
 
 
 class CachedPairScorer:
-    """The logits of pairs of texts from the cross-encoder in a directory, cached in a folder."""
+    """The scores of pairs of texts, cached in a folder: logits of the cross-encoder in a directory, or MaxSim of its
+    multi-vector embedder."""
 
     def __init__(self, directory: str | ModelDirectory, folder: Path):
         self.model = load(directory)
         check_cross_encoder(self.model, directory)
-        head = self.model.require_head(WholeTextKind.heads, "--rescore")
-        self.wanted = HeadLogits(head, 1)
-        self.reading = EncodingOptions(
-            self.model.config.max_position_embeddings, separate_texts=HEADS[head].compares
-        )
-        self.truncated = TruncationCounter(self.reading.max_length)
+        self.truncated = pair_counter(self.model)
+        self.score_chunk = make_score_function(self.model, truncated=self.truncated)
         self.cache = RowCache(folder, "scores", model_fingerprint(directory))
 
     def compute(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
-        encodings = [encoding for (encoding,) in self.reading.encode(self.model.tokenizer, pairs)]
-        self.truncated.count(encodings)
-        return np.stack(self.model.run(encodings, self.wanted))[:, 0]
+        return np.array([logit for _, logit in self.score_chunk(pairs)], np.float32)
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
         """Return the logit of each pair, [N]. Warn of truncated pairs at the end of the first call that has some."""

@@ -1,5 +1,6 @@
 """What the server serves: a model or an index of each kind, under its name."""
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bert_jax.core.errors import BertJaxError
+from bert_jax.hub.multi_vector_encoder import DOCUMENT, TASKS
 from bert_jax.inference.computations import SparseVector
 from bert_jax.inference.encoder import Encoder, StatesPipeline
 from bert_jax.inference.masks import FillingPipeline
@@ -22,6 +24,7 @@ from bert_jax.inference.text_vectors import (
     embedder_reading,
     find_prompt_name,
 )
+from bert_jax.inference.token_vectors import TokenVectorPipeline, task_for
 from bert_jax.inference.zero_shot import (
     LABEL_ALONE,
     CandidateLabels,
@@ -34,6 +37,7 @@ from bert_jax.predictions.whole_text_kind import Label
 from bert_jax.search.index import Hit, Index
 from bert_jax.search.index_encoder import IndexEncoder
 from bert_jax.serve.call import Call
+from bert_jax.serve.compute_queue import estimate_tokens
 from bert_jax.serve.requests import unprocessable
 from bert_jax.text.tokenizer import Encoding
 from bert_jax.text.truncation import TruncationCounter
@@ -100,6 +104,9 @@ class TokenIdsPipeline(OfTokenIds, EmbeddingPipeline): ...
 class SparseTokenIdsPipeline(OfTokenIds, SparsePipeline): ...
 
 
+class TokenVectorsOfIdsPipeline(TokenVectorPipeline, OfTokenIds): ...
+
+
 class ServedEmbedder(ServedModel):
     kind: ClassVar = "embedder"
     of_texts: ClassVar[type[PromptedPipeline]] = EmbeddingPipeline
@@ -147,6 +154,12 @@ class ServedEmbedder(ServedModel):
         )
         return np.stack(await call.compute(function, texts, truncate=truncate, most_tokens=self.max_length))
 
+    async def embed_all(
+        self, call: Call, texts: Sequence[str], prompt: str | None, truncate: bool
+    ) -> list[np.ndarray]:
+        """Return the states of the tokens of each text."""
+        return await compute_tokens(call, self.states, texts, truncate, self.model.config.hidden_size)
+
     async def zero_shot(
         self, call: Call, texts: Sequence[str], candidates: CandidateLabels
     ) -> list[list[Label]]:
@@ -169,6 +182,52 @@ class ServedSparseEmbedder(ServedEmbedder):
         call.refuse_large_answer(len(texts) * most)
         function = self.pipeline_for(texts, prompt=prompt)
         return await call.compute(function, texts, truncate=truncate, most_tokens=self.max_length)
+
+
+class ServedMultiVectorEmbedder(ServedEmbedder):
+    kind: ClassVar = "multi-vector-embedder"
+    of_texts, of_ids = TokenVectorPipeline, TokenVectorsOfIdsPipeline
+
+    def __init__(self, name: str, model: Any):
+        super().__init__(name, model)
+        self.pipeline = lru_cache(maxsize=64)(lambda of_inputs, **options: of_inputs(model, **options))
+
+    @property
+    def max_length(self) -> int:
+        return self.model.layout.multi_vector.longest(DOCUMENT, self.model.config.max_position_embeddings)
+
+    def pipelines(self) -> list:
+        return [self.pipeline(self.of_texts, task=task) for task in TASKS]
+
+    async def embed_all(
+        self, call: Call, texts: Sequence[str | list[int]], prompt: str | None, truncate: bool
+    ) -> list[np.ndarray]:
+        """Return the vectors of the tokens of each text, which are queries if the prompt's name says so."""
+        pipeline = self.pipeline_for(texts, **task_for(self.model, prompt))
+        least = pipeline.expansion.length if pipeline.expansion else 0
+        return await compute_tokens(call, pipeline, texts, truncate, self.model.layout.vector_size, least)
+
+    async def rank(
+        self, call: Call, query: str, documents: Sequence[str], *, raw_scores: bool = False, truncate: bool = True
+    ) -> list[tuple[int, float]]:  # fmt: skip
+        """Return the index and the MaxSim of each document, best first; it has no other scale than its own."""
+        computed = (
+            call.compute(pipeline, texts, truncate=truncate, most_tokens=pipeline.truncated.max_length)
+            for pipeline, texts in zip(self.pipelines(), ([query], documents), strict=True)
+        )
+        vectors = await asyncio.gather(*computed)
+        (scores,) = (await asyncio.to_thread(self.model.similarity, *vectors)).tolist()
+        return sorted(enumerate(scores), key=lambda ranked: (-ranked[1], ranked[0]))
+
+
+async def compute_tokens(
+    call: Call, pipeline: TextPipeline, texts: Sequence, truncate: bool, width: int, least: int = 0
+) -> list[np.ndarray]:
+    """Return the arrays [T, D] of texts, of which each has at least so many tokens."""
+    longest = pipeline.truncated.max_length
+    tokens = sum(min(longest, max(least, estimate_tokens(text))) for text in texts)
+    call.refuse_large_answer(tokens * width)
+    return await call.compute(pipeline, texts, truncate=truncate, most_tokens=longest)
 
 
 @dataclass(frozen=True)
@@ -336,6 +395,7 @@ class ServedIndex(ServedModel):
 # The name of a model's class -> what it is served as.
 SERVED: dict[str, type[ServedModel]] = {
     "Embedder": ServedEmbedder, "StaticEmbedder": ServedEmbedder, "SparseEmbedder": ServedSparseEmbedder,
+    "MultiVectorEmbedder": ServedMultiVectorEmbedder,
     "Reranker": ServedReranker, "Classifier": ServedClassifier, "Tagger": ServedTagger,
     "QuestionAnswerer": ServedQuestionAnswerer, "MaskedLM": ServedMaskedLM, "Index": ServedIndex,
 }  # fmt: skip

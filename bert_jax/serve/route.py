@@ -18,6 +18,7 @@ DIALECTS = Registry("bert_jax.serve.dialects", "dialect", members=("ROUTES", "er
 ANY = (
     "embedder",
     "sparse-embedder",
+    "multi-vector-embedder",
     "reranker",
     "classifier",
     "tagger",
@@ -26,6 +27,7 @@ ANY = (
     "index",
 )
 TEXT_MODELS = ANY[:-1]
+PAIR_SCORERS = ("reranker", "multi-vector-embedder")
 
 DESCRIPTION = (
     "Every route answers for the only model that fits. If several are served, it stands below /models/NAME: "

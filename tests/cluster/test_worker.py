@@ -17,6 +17,7 @@ from bert_jax.cluster.worker import THREADS, Refusal, ShardResult, Worker, list_
 from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.data.shards.cut_file import CutFile
 from bert_jax.data.shards.shard import list_shards
+from bert_jax.hub.multi_vector_encoder import MultiVectorSettings
 from bert_jax.hub.sparse_encoder import SparseSettings
 from bert_jax.inference.onnx_session import threads_of_environment
 from bert_jax.inference.row_predictor import PredictionOptions
@@ -164,3 +165,22 @@ def test_sparse_vectors_as_parquet(worker, tmp_path):
     expected = bert_jax.load(tmp_path / "model").encode(SMALL_TEXTS, max_active_dims=2)
     assert [index for row in written for index in row["indices"]] == expected.indices.tolist()
     np.testing.assert_allclose([x for row in written for x in row["values"]], expected.data, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_vectors_of_tokens_as_parquet(worker, tmp_path):
+    write_model(tmp_path / "model", heads=(), pooler=False, multi_vector=MultiVectorSettings())
+    settings = {"prompt": None, "long_texts": "truncate"}
+    own = {"engine": ENGINE, "pipeline": settings, "column": "", "quantize": None}
+    work = EmbedShards.from_model(str(tmp_path / "model"), "parquet", str(tmp_path / "out"), **own)
+    (shard,) = list_shards(write_jsonl(tmp_path / "in.jsonl", [{"text": text} for text in SMALL_TEXTS]))
+    with work.folder.opened():
+        assert worker.open(work, list_versions()) is None
+        assert worker.write(shard).rows == len(SMALL_TEXTS)
+    written = parquet.read_table(tmp_path / "out/in.parquet")
+    kind = written.schema.field("embedding").type
+    assert str(kind).startswith("list<") and kind.value_type.list_size == 8
+    assert written.column("text").to_pylist() == SMALL_TEXTS
+    expected = bert_jax.load(tmp_path / "model").encode_document(SMALL_TEXTS)
+    for vectors, others in zip(written.column("embedding").to_pylist(), expected, strict=True):
+        np.testing.assert_allclose(vectors, others, atol=1e-6)

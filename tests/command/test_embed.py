@@ -19,6 +19,8 @@ import bert_jax
 from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub.model_directory import model_fingerprint
+from bert_jax.hub.multi_vector_encoder import MultiVectorSettings, QueryExpansion
+from bert_jax.hub.sentence_transformers import Projection
 from bert_jax.hub.sparse_encoder import SparseSettings
 from bert_jax.search import vector_shards
 from bert_jax.search.vector_files import Quantizer
@@ -131,6 +133,34 @@ def test_sparse_vectors_are_one_array_or_lines(embed, tmp_path, capsys):
     ):
         assert message in embed(*given, *flags, directory="sparse", code=1)
     assert "--max-active-dims is not for dense vectors" in embed(*given, "--output", "made.npy", code=1)
+
+
+@pytest.mark.slow
+def test_vectors_of_tokens_are_two_arrays_or_lines(embed, tmp_path, capsys):
+    settings = MultiVectorSettings(projection=Projection(6), expansion=QueryExpansion(8), skiplist=("[SEP]",))
+    write_model(tmp_path / "tokens", heads=(), pooler=False, multi_vector=settings)
+    texts, model = [*made_up(19), ""], bert_jax.load(tmp_path / "tokens")
+    given = ["--input", lines(tmp_path / "lines.txt", texts)]
+    said = embed(*given, "--output", "made.npz", directory="tokens")
+    assert "20 vectors in made.npz\n" in said and "truncated" in said and "windows" not in said
+    made, whole = np.load("made.npz"), [model.encode_document(" ".join(t.split()[:14])) for t in texts]
+    assert made["ends"].tolist() == np.cumsum([len(vectors) for vectors in whole]).tolist()
+    np.testing.assert_allclose(made["vectors"], np.concatenate(whole), atol=1e-5)
+    assert made["vectors"].dtype == np.float32 and made["vectors"].shape[1] == 6
+    assert main(["embed", "--model", "tokens", *map(str, given), "--prompt", "query"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [np.shape(row) for row in rows] == [(8, 6)] * 20
+    np.testing.assert_allclose(rows[0], model.encode_query(" ".join(texts[0].split()[:6])), atol=1e-5)
+    for flags, message in (
+        (["--output", "made.npy"], "should end in .npz, because tokens gives token vectors"),
+        (["--dimensions", 3], "--dimensions is not for token vectors, which tokens gives"),
+        (["--quantize", "int8"], "--quantize is not for token vectors"),
+        (["--max-active-dims", 3], "--max-active-dims is not for token vectors"),
+        (["--output", "a.npz", "--long-texts", "windows"], "truncates long texts; leave long_texts out"),
+        (["--output", "a.npz", "--prompt", "other"], "no prompts"),
+    ):
+        assert message in embed(*given, *flags, directory="tokens", code=1)
+    assert not list(tmp_path.glob("a.*"))
 
 
 def test_hidden_files_are_no_part_of_a_model(model, tmp_path):

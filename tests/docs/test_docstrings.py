@@ -13,6 +13,7 @@ import pytest
 
 import bert_jax
 from bert_jax.command.main import main
+from bert_jax.hub.multi_vector_encoder import MultiVectorSettings, QueryExpansion
 from bert_jax.inference.embedder import Embedder
 from bert_jax.inference.load import CLASSES, load
 from bert_jax.inference.reranker import Reranker
@@ -43,6 +44,7 @@ SHOWN_WITH = {
     "bert_jax.inference.masked_lm": (("mlm", "nsp"), ()),
     "bert_jax.inference.embedder": ((), ()),
     "bert_jax.inference.sparse_embedder": (("mlm",), ()),
+    "bert_jax.inference.multi_vector_embedder": ((), ()),
     "bert_jax.inference.adapters": (("classify",), ("bad", "good")),
     "bert_jax.inference.classifier": (("classify",), ("bad", "good")),
     "bert_jax.inference.reranker": (("classify",), ("LABEL_0",)),
@@ -51,6 +53,11 @@ SHOWN_WITH = {
 }
 
 
+SETTINGS: dict[str, dict] = {
+    "bert_jax.inference.multi_vector_embedder": {
+        "pooler": False, "multi_vector": MultiVectorSettings(expansion=QueryExpansion(6)),
+    }
+}  # fmt: skip
 OPEN_AS = {
     "bert_jax.inference.embedder": lambda path: Embedder.load(path, pooling="mean"),
     "bert_jax.inference.reranker": Reranker.load,
@@ -139,7 +146,7 @@ def test_examples_of(name, tmp_path):
     given = {}
     if name in SHOWN_WITH:
         heads, labels = SHOWN_WITH[name]
-        write_model(tmp_path, heads=heads, labels=labels)
+        write_model(tmp_path, heads=heads, labels=labels, **SETTINGS.get(name, {}))
         model = OPEN_AS[name](tmp_path) if name in OPEN_AS else load(tmp_path)
         given |= {"model": model, "DIR": tmp_path, "bert_jax": bert_jax}
         if name == "bert_jax.inference.classifier":

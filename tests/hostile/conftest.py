@@ -39,6 +39,7 @@ def models(small, tmp_path_factory):
         "sparse": material.model(
             root / "sparse", vocabulary, ("mlm",), sparse=SparseSettings(query_weights=True)
         ),
+        "tokens": material.model(root / "tokens", vocabulary, multi_vector=material.TOKEN_VECTORS),
         "mlm": small / "masked",
     }
     write_embedder(paths["embed"], EmbedderSettings(prompts={"query": "w1 ", "document": "w2 "}), 32)

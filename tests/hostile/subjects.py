@@ -9,7 +9,7 @@ import random
 import shutil
 import struct
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import ml_dtypes
@@ -29,6 +29,7 @@ from bert_jax.data.corpus.segment_plan import load_or_build
 from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.hub import sentence_transformers, sparse_encoder
 from bert_jax.hub.model_directory import ModelDirectory
+from bert_jax.hub.multi_vector_encoder import read_multi_vector, write_multi_vector
 from bert_jax.hub.tensors import Tensors
 from bert_jax.inference.load import load
 from bert_jax.models.encoder_config import EncoderConfig
@@ -39,6 +40,7 @@ from bert_jax.text.text_source import TextSource
 from bert_jax.text.tokenizer_directory import open_tokenizer
 from bert_jax.training.checkpoint import find_damage, read_checkpoint_manifest, write_checkpoint_manifest
 from bert_jax.training.workdir import Workdir
+from tests.hostile.material import TOKEN_VECTORS
 from tests.support.indexes import change_index, open_with_encoders, random_document
 from tests.support.tiny_pretraining import Batches, tiny_pretraining
 
@@ -142,6 +144,10 @@ def with_modules(folder: Path) -> None:
 
 def with_sparse_modules(folder: Path) -> None:
     sparse_encoder.write_sparse(folder, sparse_encoder.SparseSettings(query_weights=True), 40, None)
+
+
+def with_multi_vector_modules(folder: Path) -> None:
+    write_multi_vector(folder, replace(TOKEN_VECTORS, skiplist=(".", "w1")), 32)
 
 
 def with_plan(folder: Path) -> None:
@@ -541,6 +547,11 @@ def sparse(file: str) -> Subject:
     return Subject(file, file, copied("masked", with_sparse_modules), sparse_encoder.read_sparse, anything)
 
 
+def multi_vector(file: str) -> Subject:
+    folder = copied("masked", with_multi_vector_modules)
+    return Subject(f"multi-vector {file}", file, folder, lambda path: read_multi_vector(path, {}), anything)
+
+
 def vocabulary(file: str, means, read=open_tokenizer, change=lambda folder: None) -> Subject:
     return Subject(file, file, copied("vocabulary", change), read, means, 2)
 
@@ -591,6 +602,10 @@ ALL = (
     embedder("1_Pooling/config.json"),
     sparse("router_config.json"),
     sparse("1_SpladePooling/config.json"),
+    *map(multi_vector, (
+        "modules.json", "config_sentence_transformers.json", "sentence_bert_config.json", "1_Dense/config.json",
+        "2_MultiVectorMask/config.json", "4_HierarchicalTokenPooling/config.json",
+    )),
     table("rows.csv", as_csv, cells_say(","), 2),
     table("rows.tsv", as_tsv, cells_say("\t"), 2),
     table("rows.jsonl", as_lines, lines_say(bytes), 3),

@@ -61,6 +61,10 @@ CALLS = (
         embed.similarity(['w1'], WRONG)  # 21
         sparse.encode(WRONG)  # 21
         sparse.encode_query(WRONG)  # 21
+        tokens.encode(WRONG)  # 21
+        tokens.encode_query(WRONG)  # 21
+        tokens.rank(WRONG, ['w1 w2'])
+        tokens.rank('w1', WRONG)  # 21
         classify.predict(WRONG)
         classify.classify(WRONG)
         classify.in_distribution_p_value(WRONG)
@@ -99,6 +103,9 @@ CALLS = (
         sparse.encode('w1', max_active_dims=WRONG)  # 1
         sparse.encode_query('w1', batch_size=WRONG)  # 1
         sparse.decode(sparse.encode('w1'), top_k=WRONG)  # 1
+        tokens.encode('w1', batch_size=WRONG)  # 1
+        tokens.encode('w1', pool_factor=WRONG)  # 1 6 9
+        tokens.rank('w1', ['w2'], top_k=WRONG)  # 1
         plain.warm_up([WRONG])
         bert_jax.load(masked, head='answer', seed=WRONG)  # 4 5
         opened_task(small).batches(WRONG)  # 5
@@ -121,6 +128,7 @@ CALLS = (
         adapted(small).add('other', WRONG)
         bert_jax.Embedder.load(WRONG)
         bert_jax.SparseEmbedder.load(WRONG)
+        bert_jax.MultiVectorEmbedder.load(WRONG)
         mlm.save(WRONG)  # 8
         bert_jax.train('classify', workdir=WRONG, init=masked, data={'train': small / 'labelled.jsonl'})
         bert_jax.finetune(masked, ['w1', 'w2'], ['a', 'b'], workdir=WRONG)
@@ -166,6 +174,9 @@ CALLS = (
         sparse.encode_query('w1', prompt_name=WRONG)  # 7
         sparse.encode_query('w1', long_texts=WRONG)
         sparse.encode('w1', prompt=WRONG)  # 1 7
+        tokens.encode('w1', task=WRONG)
+        tokens.encode_query('w1', prompt_name=WRONG)  # 7
+        tokens.encode_document('w1', prompt=WRONG)  # 1 7
         embed.encode('w1', output_value=WRONG)
         embed.encode('w1', precision=WRONG)
         embed.encode('w1', device=WRONG)  # 7
@@ -192,6 +203,8 @@ CALLS = (
         embed.encode(['w1'], normalize_embeddings=WRONG)
         embed.encode(['w1'], show_progress_bar=WRONG)  # 6
         sparse.encode(['w1'], show_progress_bar=WRONG)  # 6
+        tokens.encode(['w1'], show_progress_bar=WRONG)  # 6
+        tokens.rank('w1', ['w2'], return_documents=WRONG)
         embed.encode(['w1'], convert_to_numpy=WRONG)
         classify.zero_shot('w1', ['w1'], multi_label=WRONG)
         rank.predict([('w1', 'w2')], show_progress_bar=WRONG)  # 6
@@ -217,6 +230,8 @@ CALLS = (
         sparse.decode(WRONG)
         sparse.intersection(sparse.encode('w1'), WRONG)
         sparse.sparsity(WRONG)
+        tokens.similarity(WRONG, tokens.encode(['w1']))
+        tokens.similarity(tokens.encode(['w1']), WRONG)
     """),
     (DOCUMENTS, """
         build(WRONG)

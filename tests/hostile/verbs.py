@@ -107,6 +107,9 @@ CASES = {
     "embed to .npz": Case(lambda small, folder: [
         "embed", "--model", small / "sparse", "--input", small / "many.txt", "--output", folder / "out.npz"],
         "out.npz"),
+    "embed tokens": Case(lambda small, folder: [
+        "embed", "--model", small / "tokens", "--input", small / "many.txt", "--output", folder / "out.npz"],
+        "out.npz"),
     "pairs": Case(lambda small, folder: [
         "pairs", small / "many.txt", "--output", folder / "pairs.jsonl"], "pairs.jsonl"),
     "mine": Case(lambda small, folder: [
@@ -146,6 +149,8 @@ def material(small: Path) -> Path:
         material.model(
             small / "sparse", small / "vocabulary", ("mlm",), sparse=SparseSettings(query_weights=True)
         )
+    if not (small / "tokens").exists():
+        material.model(small / "tokens", small / "vocabulary", multi_vector=material.TOKEN_VECTORS)
     if not (small / "indexed").exists():
         flags = ["--model", str(small / "masked"), "--output", str(small / "indexed")]
         assert main(["index", str(small / "documents.jsonl"), *flags]) == 0

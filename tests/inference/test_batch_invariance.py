@@ -27,6 +27,10 @@ TEXTS = [" ".join(DRAWN.choice(WORDS, count)) for count in (2, 4, 5, 18, 40) for
 CALLS = {
     "embedder": lambda model, texts: model.encode(texts),
     "sparse": lambda model, texts: model.encode(texts).toarray(),
+    "multi-vector": lambda model, texts: [
+        np.concatenate(vectors)
+        for vectors in zip(model.encode_query(texts), model.encode_document(texts), strict=True)
+    ],
     "reranker": lambda model, texts: model.predict([("the cat", text) for text in texts]),
     "classifier": lambda model, texts: model.predict_proba(texts),
     "tagger": lambda model, texts: model.tag(texts),
@@ -71,7 +75,13 @@ def repr_of(result) -> str | bytes:
     ("name", "computed"),
     long_except(
         [(name, computed) for name in CALLS for computed in COMPUTED],
-        [("reranker", "jax"), ("tagger", "jax"), ("embedder", "bfloat16"), ("classifier", "onnxruntime")],
+        [
+            ("reranker", "jax"),
+            ("tagger", "jax"),
+            ("multi-vector", "onnxruntime"),
+            ("embedder", "bfloat16"),
+            ("classifier", "onnxruntime"),
+        ],
     ),
 )
 def test_a_result_depends_on_its_text_alone(models, name, computed):

@@ -9,6 +9,7 @@ import bert_jax
 from bert_jax.core.errors import BertJaxError
 from bert_jax.export.static_directory import export_static
 from bert_jax.hub import model_directory as hub
+from bert_jax.hub.multi_vector_encoder import MultiVectorSettings, QueryExpansion
 from bert_jax.hub.sentence_transformers import CROSS_ENCODER, EmbedderSettings
 from bert_jax.hub.sparse_encoder import SparseSettings
 from bert_jax.inference.encoder import CLASS_HEADS
@@ -37,6 +38,7 @@ def directories(tmp_path_factory):
     save(root / "Embedder", plain, embedder=embedder)
     masked = bert_jax.load(root / "MaskedLM")
     save(root / "SparseEmbedder", masked, sparse=SparseSettings())
+    save(root / "MultiVectorEmbedder", plain, multi_vector=MultiVectorSettings(expansion=QueryExpansion(6)))
     save(root / "Reranker", one, hf_config=one.layout.hf_config | CROSS_ENCODER)
     export_static(root / "Embedder", root / "StaticEmbedder")
     return {name: root / name for name in CLASSES}

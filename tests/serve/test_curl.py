@@ -12,7 +12,8 @@ import pytest
 import bert_jax
 from bert_jax.inference.zero_shot import CandidateLabels
 from bert_jax.serve.application import Application
-from bert_jax.serve.models import ServedClassifier
+from bert_jax.serve.call import Call
+from bert_jax.serve.models import ServedClassifier, ServedMultiVectorEmbedder
 from bert_jax.serve.requests import Refusal
 from bert_jax.serve.settings import ServeSettings
 
@@ -92,6 +93,58 @@ def test_embed_sparse(answer, ask, served_models):
     status, output = ask("embedder", "/embed_sparse", {"inputs": TEXTS})
     assert status == 424 and "needs a model of the kind sparse-embedder" in output["error"]
     assert ask("sparse", "/embed", {"inputs": TEXTS})[0] == 424
+
+
+def test_embed_all_of_a_multi_vector_embedder(answer, ask, served_models):
+    model = bert_jax.load(served_models["multi-vector"], engine="onnxruntime")
+
+    def vectors(inputs, path="/embed_all", **options):
+        return list(map(np.float32, answer("multi-vector", path, {"inputs": inputs, **options})))
+
+    def assert_same(given, expected):
+        for vectors, others in zip(given, expected, strict=True):
+            np.testing.assert_allclose(vectors, others, atol=1e-6)
+
+    documents, queries = model.encode_document(TEXTS), model.encode_query(TEXTS)
+    assert [len(of_text) for of_text in documents + queries] == [8, 4, 10, 10]
+    assert_same(vectors(TEXTS), documents)
+    assert_same(vectors(TEXTS, path="/"), documents)
+    assert_same(vectors(TEXTS, prompt_name="document"), documents)
+    assert_same(vectors(TEXTS, prompt_name="query"), queries)
+    assert_same(vectors(TEXTS[0]), documents[:1])
+    ids = model.tokenize(f"the {TEXTS[0]}").input_ids
+    assert_same(vectors(ids, prompt_name="query"), queries[:1])
+    assert answer("multi-vector", "/info")["model_type"] == {"multi-vector-embedder": {}}
+    assert ask("multi-vector", "/embed_all", {"inputs": TEXTS, "prompt_name": "other"})[0] == 422
+    assert ask("multi-vector", "/embed", {"inputs": TEXTS})[0] == 424
+    refused = {"inputs": "the " * 20, "truncate": False}
+    assert "16 tokens" in ask("multi-vector", "/embed_all", refused)[1]["error"]
+
+
+def test_the_tokens_that_lengthen_queries_count_in_an_answer(served_models):
+    model = bert_jax.load(served_models["multi-vector"], engine="onnxruntime")
+    served = ServedMultiVectorEmbedder("a", model)
+    with pytest.raises(Refusal, match="25,200,000 numbers"):
+        asyncio.run(served.embed_all(Call(served, None, 1, {}), ["a"] * 420_000, "query", True))
+
+
+def test_rerank_by_max_sim(answer, served_models):
+    model = bert_jax.load(served_models["multi-vector"], engine="onnxruntime")
+    query, documents = "the cat", ["on the mat", "cats sat", "cat cat"]
+    expected = model.rank(query, documents)
+    assert len({round(one["score"], 4) for one in expected}) == 3
+
+    def assert_ranked(ranked, name):
+        assert [one["index"] for one in ranked] == [one["corpus_id"] for one in expected]
+        scores = [one["score"] for one in expected]
+        np.testing.assert_allclose([one[name] for one in ranked], scores, rtol=1e-5)
+
+    asked = {"query": query, "texts": documents}
+    assert_ranked(answer("multi-vector", "/rerank", asked), "score")
+    assert_ranked(answer("multi-vector", "/rerank", asked | {"raw_scores": True}), "score")
+    for version in "12":
+        output = answer("multi-vector", f"/v{version}/rerank", {"query": query, "documents": documents})
+        assert_ranked(output["results"], "relevance_score")
 
 
 def test_embeddings_of_openai(answer, vectors):

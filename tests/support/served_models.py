@@ -4,8 +4,9 @@ from pathlib import Path
 
 from bert_jax.export.model_graph import make_model
 from bert_jax.export.onnx_directory import save_onnx
+from bert_jax.hub.multi_vector_encoder import MultiVectorSettings, QueryExpansion
 from bert_jax.hub.onnx_files import ONNX_FILE
-from bert_jax.hub.sentence_transformers import CROSS_ENCODER, EmbedderSettings
+from bert_jax.hub.sentence_transformers import CROSS_ENCODER, EmbedderSettings, Projection
 from bert_jax.hub.sparse_encoder import SparseSettings
 from bert_jax.predictions.calibration import Calibration, save_calibration
 from bert_jax.predictions.selective import CoverageLevel
@@ -14,9 +15,13 @@ from bert_jax.search.index_manifest import IndexManifest
 from tests.support.indexes import change_index
 from tests.support.small_models import write_model
 
+TOKEN_VECTORS = MultiVectorSettings(
+    prompts={"query": "the "}, projection=Projection(6), expansion=QueryExpansion(10), skiplist=(".",)
+)
 MODELS: dict[str, dict] = {
     "embedder": {"heads": (), "embedder": EmbedderSettings(prompts={"query": "the ", "document": "on "})},
     "sparse": {"heads": ("mlm",), "pooler": False, "sparse": SparseSettings(prompts={"query": "the "})},
+    "multi-vector": {"heads": (), "pooler": False, "multi_vector": TOKEN_VECTORS},
     "reranker": {"heads": ("classify",), "labels": ("LABEL_0",), "hf_config": CROSS_ENCODER},
     "classifier": {"heads": ("classify",), "labels": ("bad", "good")},
     "tagger": {"heads": ("tag",), "labels": ("O", "B-X", "B-Y")},

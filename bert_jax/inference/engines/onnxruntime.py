@@ -14,7 +14,15 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.core.hashes import FILE, find_damaged_files, read_hashes, write_hashes
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.model_directory import ModelDirectory
-from bert_jax.hub.onnx_files import ANSWER_LOGITS, EMBEDDING, HIDDEN_STATES, LOGITS, dtype_of, find_onnx_file
+from bert_jax.hub.onnx_files import (
+    ANSWER_LOGITS,
+    EMBEDDING,
+    HIDDEN_STATES,
+    LOGITS,
+    TOKEN_VECTORS,
+    dtype_of,
+    find_onnx_file,
+)
 from bert_jax.hub.sentence_transformers import PROJECTION, write_embedder
 from bert_jax.hub.sparse_encoder import QUERY_WEIGHTS
 from bert_jax.inference.batching import CPU_TOKENS, BatchShapes, split_texts
@@ -26,7 +34,9 @@ from bert_jax.inference.computations import (
     LogLikelihoods,
     MaskFillings,
     PooledStates,
+    QueryTokenVectors,
     SparseVectors,
+    TokenVectors,
 )
 from bert_jax.inference.onnx_session import OnnxSession, require_packages
 from bert_jax.models.pooling_weights import POOLING_WEIGHTS
@@ -133,6 +143,15 @@ class OnnxRuntimeEngine:
     @start.register
     def sparse_vectors(self, wanted: SparseVectors, batch: Batch) -> Any:
         return self.run(batch, EMBEDDING)[0]
+
+    @start.register
+    def token_vectors(self, wanted: TokenVectors, batch: Batch) -> Any:
+        return self.run(batch, TOKEN_VECTORS)[0]
+
+    @start.register
+    def query_token_vectors(self, wanted: QueryTokenVectors, batch: Batch) -> Any:
+        attended = np.arange(batch["input_ids"].shape[1]) < batch["attended"][:, None]
+        return self.token_vectors(wanted, batch | {"attention_mask": attended})
 
     @start.register
     def mask_fillings(self, wanted: MaskFillings, batch: Batch) -> Any:

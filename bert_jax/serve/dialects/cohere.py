@@ -10,7 +10,7 @@ from bert_jax.inference.text_vectors import DOCUMENT_PROMPTS, QUERY_PROMPTS
 from bert_jax.serve.call import Call
 from bert_jax.serve.dialects.openai import encode_base64
 from bert_jax.serve.requests import Refusal, unprocessable
-from bert_jax.serve.route import Route
+from bert_jax.serve.route import PAIR_SCORERS, Route
 
 PROMPTS = {"search_query": QUERY_PROMPTS, "search_document": DOCUMENT_PROMPTS}
 EMBEDDING_TYPES: dict[str, Any] = {"float": list, "base64": encode_base64}
@@ -146,6 +146,6 @@ ROUTES = [
     ),
     Route(
         "/v2/rerank", "Documents by their relevance to a query, best first.", partial(rerank, version="2"),
-        ("reranker",), RerankRequest, Reranked, QUERY,
+        PAIR_SCORERS, RerankRequest, Reranked, QUERY,
     ),
 ]  # fmt: skip

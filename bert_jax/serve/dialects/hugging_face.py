@@ -137,6 +137,7 @@ ZERO_SHOT = ("classifier", "embedder")  # kinds of models that choose between la
 BY_KIND: dict[str, tuple[Any, Callable[[Call, Any], Awaitable[Any]]]] = {
     "embedder": (dict[str, Any], embed),
     "sparse-embedder": (tei.EmbedSparseRequest, tei.embed_sparse),
+    "multi-vector-embedder": (tei.EmbedRequest, tei.embed_all),
     "reranker": (tei.RerankRequest, tei.rerank),
     "classifier": (Classification, classify),
     "tagger": (TokenClassification, tag),

@@ -8,7 +8,7 @@ from bert_jax.serve.call import Call
 from bert_jax.serve.dialects import cohere
 from bert_jax.serve.dialects.cohere import RerankRequest, Result
 from bert_jax.serve.requests import Refusal
-from bert_jax.serve.route import Route
+from bert_jax.serve.route import PAIR_SCORERS, Route
 
 
 def error_body(refusal: Refusal) -> dict[str, Any]:
@@ -30,7 +30,7 @@ async def rerank(call: Call, body: RerankRequest) -> dict[str, Any]:
 
 ROUTES = [
     Route(
-        "/v1/rerank", "Documents by their relevance to a query, best first.", rerank, ("reranker",), RerankRequest,
+        "/v1/rerank", "Documents by their relevance to a query, best first.", rerank, PAIR_SCORERS, RerankRequest,
         Reranked, cohere.QUERY,
     )
 ]  # fmt: skip

@@ -10,10 +10,9 @@ import numpy as np
 from bert_jax import __version__
 from bert_jax.inference.text_vectors import prompt_text
 from bert_jax.serve.call import Call
-from bert_jax.serve.compute_queue import estimate_tokens
 from bert_jax.serve.models import RequestOptions
 from bert_jax.serve.requests import unprocessable
-from bert_jax.serve.route import ANY, TEXT_MODELS, Route, tei_error_body
+from bert_jax.serve.route import ANY, PAIR_SCORERS, TEXT_MODELS, Route, tei_error_body
 
 error_body = tei_error_body
 Ids = list[Annotated[int, msgspec.Meta(ge=0)]]
@@ -130,11 +129,8 @@ async def embed_sparse(call: Call, body: EmbedSparseRequest) -> list:
 
 
 async def embed_all(call: Call, body: EmbedRequest) -> list:
-    states, texts = call.model.states, listed_inputs(body.inputs)
-    longest = states.truncated.max_length
-    tokens = sum(min(longest, estimate_tokens(text)) for text in texts)
-    call.refuse_large_answer(tokens * call.model.model.config.hidden_size)
-    return await call.compute(states, texts, truncate=body.truncate, most_tokens=longest)
+    texts = listed_inputs(body.inputs)
+    return await call.model.embed_all(call, texts, body.prompt_name, body.truncate)
 
 
 async def rerank(call: Call, body: RerankRequest) -> list[dict[str, Any]]:
@@ -265,7 +261,8 @@ ROUTES = [
         ("sparse-embedder",), EmbedSparseRequest, list[list[SparseValue]], TEXTS,
     ),
     Route(
-        "/embed_all", "A vector for each token of each text, special tokens included.", embed_all, ("embedder",),
+        "/embed_all", "A vector for each token of each text, special tokens included; of a multi-vector embedder those "
+        "that are compared, for queries with the prompt_name query.", embed_all, ("embedder", "multi-vector-embedder"),
         EmbedRequest, list[list[Vector]], TEXTS,
     ),
     Route(
@@ -273,7 +270,7 @@ ROUTES = [
         SimilarityRequest, Vector, SIMILAR,
     ),
     Route(
-        "/rerank", "Documents by their relevance to a query, best first.", rerank, ("reranker",), RerankRequest,
+        "/rerank", "Documents by their relevance to a query, best first.", rerank, PAIR_SCORERS, RerankRequest,
         list[Ranked], QUERY,
     ),
     Route(
