@@ -430,7 +430,7 @@ MAY_KEYS: dict[str, tuple[str, ...]] = {
     "model.relative.terms": ("", " "),
     "model.relative.buckets": ZERO, "model.relative.max_distance": ZERO, "model.rotary.theta": ZERO,
     "model.rotary.local_theta": ZERO, "model.local_attention.window": ZERO, "model.convolution.width": ZERO,
-    "model.layer_groups": ZERO, "data.weights": (",,", "[[1]]", "(" * 500), "data.alpha": HALF,
+    "model.layer_groups": ZERO, "model.query_length": ZERO, "data.weights": (",,", "[[1]]", "(" * 500), "data.alpha": HALF,
     "data.length_ratios": ("[[1]]",),
     "data.short_seq_prob": ZERO, "data.mlm_probability": ZERO, "data.max_predictions_per_seq": ZERO,
     "data.mask_replace_prob": ZERO, "data.random_replace_prob": ZERO, "epochs": HALF, "data.folds": MINUS,

@@ -173,7 +173,7 @@ def ranked(path) -> str:
 
 OBJECTIVES = {
     "classify": lambda path: str(write_csv(path, marked_texts(48, 0))),
-    "tag": tagged, "answer": asked, "embed": paired, "sparse": paired, "rerank": ranked,
+    "tag": tagged, "answer": asked, "embed": paired, "sparse": paired, "rerank": ranked, "late_interaction": paired,
 }  # fmt: skip
 
 
@@ -206,7 +206,7 @@ def test_a_run_saves_its_adapters_and_the_trained_head(task, tmp_path, encoder_p
 def run(task: str, workdir, init, train: str, *overrides: str) -> None:
     overlap = {"tag": ["data.overlap=8"], "answer": ["data.overlap=8"]}.get(task, [])
     settings = [f"init={init}", f"data.train={train}", "data.max_length=32", "epochs=2", *overlap]
-    if task not in ("embed", "sparse", "rerank"):
+    if task not in ("embed", "sparse", "rerank", "late_interaction"):
         # By a head that has much to learn, so that the start is not the best.
         settings += ["data.folds=0", "head_init=pretrained", f"checkpoints.best_metric={task}_loss"]
     start_training(f"configs/{task}.py", [*settings, *overrides], str(workdir))
