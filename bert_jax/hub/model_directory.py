@@ -135,7 +135,7 @@ class ModelDirectory:
         embedder = None if sparse or multi_vector else sentence_transformers.read_embedder(path)
         if not heads:
             embedder = family.complete_embedder(embedder, published)
-        if multi_vector or (embedder and not has_weights):
+        if (multi_vector or embedder) and not has_weights:
             heads = ()  # an embedder may keep the name of its base model
         if sparse and "mlm" not in heads:
             raise BertJaxError(f"{encoder} has no masked language model, whose logits a sparse encoder pools")

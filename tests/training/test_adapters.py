@@ -209,6 +209,8 @@ def run(task: str, workdir, init, train: str, *overrides: str) -> None:
     if task not in ("embed", "sparse", "rerank", "late_interaction"):
         # By a head that has much to learn, so that the start is not the best.
         settings += ["data.folds=0", "head_init=pretrained", f"checkpoints.best_metric={task}_loss"]
+    if task == "late_interaction":  # its ranking is best before training
+        settings += ["checkpoints.best_metric=embedding_loss"]
     start_training(f"configs/{task}.py", [*settings, *overrides], str(workdir))
 
 
