@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
+from typing import Any
 
 import numpy as np
 
@@ -72,7 +73,7 @@ class TokenVectorPipeline(PromptedPipeline[np.ndarray]):
         return results
 
 
-def task_for(model: Runner, prompt: str | None) -> dict[str, str | None]:
+def task_for(model: Runner, prompt: str | None) -> dict[str, Any]:
     """Return the task and the prompt of a pipeline for the name of a prompt, which other programs have for both: those
     of queries name their task, even if the model puts no text before them."""
     task = QUERY if prompt in QUERY_PROMPTS else DOCUMENT

@@ -203,7 +203,7 @@ class ServedMultiVectorEmbedder(ServedEmbedder):
         self, call: Call, texts: Sequence[str | list[int]], prompt: str | None, truncate: bool
     ) -> list[np.ndarray]:
         """Return the vectors of the tokens of each text, which are queries if the prompt's name says so."""
-        pipeline = self.pipeline_for(texts, **task_for(self.model, prompt))
+        pipeline: Any = self.pipeline_for(texts, **task_for(self.model, prompt))
         least = pipeline.expansion.length if pipeline.expansion else 0
         return await compute_tokens(call, pipeline, texts, truncate, self.model.layout.vector_size, least)
 

@@ -29,7 +29,12 @@ from bert_jax.data.corpus.segment_plan import load_or_build
 from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.hub import sentence_transformers, sparse_encoder
 from bert_jax.hub.model_directory import ModelDirectory
-from bert_jax.hub.multi_vector_encoder import read_multi_vector, write_multi_vector
+from bert_jax.hub.multi_vector_encoder import (
+    STANFORD,
+    STANFORD_FILE,
+    read_multi_vector,
+    write_multi_vector,
+)
 from bert_jax.hub.tensors import Tensors
 from bert_jax.inference.load import load
 from bert_jax.models.encoder_config import EncoderConfig
@@ -148,6 +153,11 @@ def with_sparse_modules(folder: Path) -> None:
 
 def with_multi_vector_modules(folder: Path) -> None:
     write_multi_vector(folder, replace(TOKEN_VECTORS, skiplist=(".", "w1")), 32)
+
+
+def with_stanford_file(folder: Path) -> None:
+    given = {"query_maxlen": 9, "doc_maxlen": 10, "mask_punctuation": False, "query_token_id": "[unused1]"}
+    (folder / STANFORD_FILE).write_text(json.dumps(given))
 
 
 def with_plan(folder: Path) -> None:
@@ -606,6 +616,8 @@ ALL = (
         "modules.json", "config_sentence_transformers.json", "sentence_bert_config.json", "1_Dense/config.json",
         "2_MultiVectorMask/config.json", "4_HierarchicalTokenPooling/config.json",
     )),
+    Subject(STANFORD_FILE, STANFORD_FILE, copied("masked", with_stanford_file),
+            lambda folder: read_multi_vector(folder, {"architectures": [STANFORD]}), anything),
     table("rows.csv", as_csv, cells_say(","), 2),
     table("rows.tsv", as_tsv, cells_say("\t"), 2),
     table("rows.jsonl", as_lines, lines_say(bytes), 3),
