@@ -5,6 +5,7 @@ the dense embedder alone, so we write its files, and the two beside them.
 """
 
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -53,11 +54,15 @@ def open_linear_layers(directory: Path, states: int) -> Tensors:
         if not is_linear or (name == SPARSE and width != 1):
             shown = ", ".join(f"{key} {[*shape]}" for key, shape in [*tensors.shapes.items()][:2])
             raise BertJaxError(
-                f"{path} holds {shown or 'no tensor'}, not the weight and the bias of a layer that reads states of "
+                f"{path} holds {shown or 'no tensor':.100}, not the weight and the bias of a layer that reads states of "
                 f"{states}; copy it again from its source"
             )
-        whole = whole.merge(tensors.renamed(lambda key, name=name: (f"{name}.{key}",)))
+        whole = whole.merge(tensors.renamed(partial(add_prefix, name)))
     return whole
+
+
+def add_prefix(name: str, tensor: str) -> tuple[str]:
+    return (f"{name}.{tensor}",)
 
 
 def make_settings(embedder: EmbedderSettings, width: int) -> M3Settings:

@@ -365,7 +365,7 @@ def storage_of(reference) -> Storage:
 
 def write_torch_tensors(path: Path, tensors: Mapping[str, np.ndarray]) -> None:
     """Write tensors as float32 in the zip of torch, equal ones as equal files."""
-    tensors = {name: np.ascontiguousarray(array, np.float32) for name, array in tensors.items()}
+    tensors = {name: np.asarray(array, np.float32, order="C") for name, array in tensors.items()}
     described = b"".join(
         encode(name) + describe_tensor(array, n) for n, (name, array) in enumerate(tensors.items())
     )

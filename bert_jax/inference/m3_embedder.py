@@ -126,9 +126,9 @@ class M3Pipeline(PromptedPipeline[tuple]):
     def __init__(self, model: M3Embedder, prompt: str | PromptText | None = None):
         dense, sparse = EmbeddingPipeline(model), SparsePipeline(model.sparse_embedder)
         tokens = TokenVectorPipeline(model.multi_vector_embedder)
-        self.pipelines: tuple[Any, ...] = dense, sparse, tokens
-        computation: Any = ThreeVectors(*(pipeline.computation for pipeline in self.pipelines))
-        super().__init__(model, computation, prompt, "truncate", None)
+        self.pipelines: list[Any] = [dense, sparse, tokens]
+        computations: list[Any] = [pipeline.computation for pipeline in self.pipelines]
+        super().__init__(model, ThreeVectors(*computations), prompt, "truncate", None)
 
     def postprocess(self, inputs: ModelInputs, outputs: list) -> Iterator[tuple]:
         of_kinds = zip(self.pipelines, zip(*outputs, strict=True), strict=True)
