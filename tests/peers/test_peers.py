@@ -23,7 +23,9 @@ VERSIONS = {
     "mteb": "2.26.24",
     "spacy": "3.8.18",
 }
-MODEL2VEC, FLAG_EMBEDDING = "0.10.0", "1.4.2"
+MODEL2VEC = "0.10.0"
+# The newest versions do not open each other.
+FLAG_EMBEDDING = ["FlagEmbedding==1.4.2", "transformers==4.57.6", "datasets==4.4.2"]
 TRACKERS = {"wandb": "0.31.0", "mlflow": "3.17.2", "trackio": "0.43.0"}
 # What these need beside sentence-transformers, which they do not need here.
 INSTEAD_OF_DEPENDENCIES = {
@@ -68,7 +70,7 @@ def test_model2vec_and_we_open_the_static_embeddings_of_the_other(environment, t
 @pytest.mark.long
 def test_flag_embedding_and_we_compute_the_same_with_bge_m3(environment, tmp_path):
     write_m3_results(tmp_path)
-    run_command(environment / "pip", "install", "--quiet", f"FlagEmbedding=={FLAG_EMBEDDING}")
+    run_command(environment / "pip", "install", "--quiet", *FLAG_EMBEDDING)
     run_command(environment / "python", "-m", "tests.peers.flag_embedding_trial", tmp_path)
 
 
