@@ -136,7 +136,6 @@ class Embedder(PromptedEncoder):
         if pooling is not None:  # in the layout, so that `save` writes an embedder with this pooling
             layout = directory.layout.embedding_with(replace(usual, pooling=pooling))
             directory = replace(directory, layout=layout)
-        cls.require_layout(directory)
         model = cls.from_directory(directory, tokenizer)
         if model.embedder != usual:
             model.directory = None

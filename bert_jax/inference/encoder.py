@@ -125,18 +125,13 @@ class Encoder(Runner):
         (8,)
         """
         directory = open_directory(path, engine, dtype, attention, remat, batch_invariant)
-        cls.require_layout(directory)
-        return cls.from_directory(directory, tokenizer)
-
-    @classmethod
-    def require_layout(cls, directory: ModelDirectory) -> None:
-        """Refuse the directory of a model that another class opens."""
         if not cls.accepts(directory.layout):
             name = class_name_for(directory.layout)
             raise BertJaxError(
-                f"{directory} is not opened by bert_jax.{cls.__name__} but by bert_jax.{name}; call {name}.load, or "
+                f"{path} is not opened by bert_jax.{cls.__name__} but by bert_jax.{name}; call {name}.load, or "
                 "bert_jax.load for any model"
             )
+        return cls.from_directory(directory, tokenizer)
 
     @classmethod
     def from_directory(

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
@@ -47,6 +47,15 @@ class M3Embedder(Embedder):
     @classmethod
     def accepts(cls, layout: Layout) -> bool:
         return layout.m3 is not None
+
+    @classmethod
+    def load(cls, path, **settings: Any) -> Self:
+        """Open a directory with the two layers of BGE-M3; `settings` are those of `Encoder.load`.
+
+        >>> bert_jax.M3Embedder.load(DIR).encode(["the cat", "the mat"]).shape
+        (2, 8)
+        """
+        return super(Embedder, cls).load(path, **settings)
 
     @cached_property
     def sparse_embedder(self) -> SparseEmbedder:

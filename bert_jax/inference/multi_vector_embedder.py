@@ -102,7 +102,9 @@ class MultiVectorEmbedder(PromptedEncoder):
     def _vectors(self, given: Any, name: str) -> list[np.ndarray]:
         listed = [given] if isinstance(given, np.ndarray) and given.ndim == 2 else given
         width = self.layout.vector_size
-        if (isinstance(listed, Sequence) or np.ndim(listed) == 3) and all(map(partial(is_array, width=width), listed)):
+        if (isinstance(listed, Sequence) or np.ndim(listed) == 3) and all(
+            map(partial(is_array, width=width), listed)
+        ):
             return [*listed]
         raise BertJaxError(
             f"{name} must be arrays [T, {width}], as encode_query and encode_document return them, not {given!r:.40}"
