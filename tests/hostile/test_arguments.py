@@ -112,7 +112,7 @@ CALLS = (
         m3.encode_all('w1', batch_size=WRONG)  # 1
         m3.compute_score(('w1', 'w2'), batch_size=WRONG)  # 1
         m3.compute_score(('w1', 'w2'), WRONG)
-        m3.compute_score(('w1', 'w2'), (1, 1, WRONG))  # 5 6
+        m3.compute_score(('w1', 'w2'), (1, 1, WRONG))  # 5 6 9
         plain.warm_up([WRONG])
         bert_jax.load(masked, head='answer', seed=WRONG)  # 4 5
         opened_task(small).batches(WRONG)  # 5
@@ -185,7 +185,7 @@ CALLS = (
         tokens.encode('w1', task=WRONG)
         tokens.encode_query('w1', prompt_name=WRONG)  # 7
         m3.encode_all('w1', prompt_name=WRONG)  # 7
-        m3.encode_all('w1', prompt=WRONG)  # 7
+        m3.encode_all('w1', prompt=WRONG)  # 1 7
         tokens.encode_document('w1', prompt=WRONG)  # 1 7
         embed.encode('w1', output_value=WRONG)
         embed.encode('w1', precision=WRONG)
