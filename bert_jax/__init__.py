@@ -15,6 +15,8 @@ __all__ = [
     "Hit",
     "Index",
     "Label",
+    "M3Embedder",
+    "M3Vectors",
     "MaskedLM",
     "MultiVectorEmbedder",
     "PseudoLogLikelihood",
@@ -49,6 +51,7 @@ MODULES = {
     "inference.embedder": "Embedder",
     "inference.encoder": "Encoder",
     "inference.load": "load",
+    "inference.m3_embedder": "M3Embedder M3Vectors",
     "inference.masked_lm": "Filled MaskedLM PseudoLogLikelihood",
     "inference.multi_vector_embedder": "MultiVectorEmbedder",
     "inference.question_answerer": "Answer QuestionAnswerer",
@@ -76,6 +79,7 @@ if TYPE_CHECKING:
     from bert_jax.inference.embedder import Embedder
     from bert_jax.inference.encoder import Encoder
     from bert_jax.inference.load import load
+    from bert_jax.inference.m3_embedder import M3Embedder, M3Vectors
     from bert_jax.inference.masked_lm import Filled, MaskedLM, PseudoLogLikelihood
     from bert_jax.inference.multi_vector_embedder import MultiVectorEmbedder
     from bert_jax.inference.question_answerer import Answer, QuestionAnswerer

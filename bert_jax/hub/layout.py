@@ -11,6 +11,7 @@ from bert_jax.core.errors import BertJaxError, check_name
 from bert_jax.core.surrogates import holds_surrogates
 from bert_jax.hub.families import FAMILIES
 from bert_jax.hub.family import OWN_HEADS, Family
+from bert_jax.hub.m3_encoder import COLBERT, SPARSE, TOKEN_WEIGHTS, M3Settings
 from bert_jax.hub.multi_vector_encoder import MultiVectorSettings
 from bert_jax.hub.parameter_mapping import ParameterMapping, linear
 from bert_jax.hub.sentence_transformers import (
@@ -54,6 +55,7 @@ class Layout:
     embedder: EmbedderSettings | None = None  # how it embeds, if it is an embedder
     sparse: SparseSettings | None = None  # how it embeds, if it is a sparse embedder
     multi_vector: MultiVectorSettings | None = None  # how it embeds, if it has a vector for each token
+    m3: M3Settings | None = None  # all three, if it has the layers of BGE-M3; one of them is set above
 
     def __post_init__(self):
         family = self.family
@@ -76,11 +78,11 @@ class Layout:
     def module_names(self) -> tuple[str, ...]:
         beside = ["pooler"] * self.pooler + ["transform"] * has_transform(self.config, self.heads)
         side = [PROJECTION] * bool(self.projection) + [QUERY_WEIGHTS] * self.has_query_weights
-        return ("encoder", *beside, *self.heads, *side)
+        return ("encoder", *beside, *self.heads, *side, *[TOKEN_WEIGHTS] * bool(self.m3))
 
     @property
     def projection(self) -> Projection | None:
-        settings = self.embedder or self.multi_vector
+        settings = (self.m3 and self.m3.multi_vector) or self.embedder or self.multi_vector
         return settings.projection if settings else None
 
     @property
@@ -106,7 +108,8 @@ class Layout:
         """The size of the vector into which it embeds a text, or each token of it."""
         if self.sparse:
             return self.config.vocab_size
-        return self.projection.width if self.projection else self.config.hidden_size
+        settings = self.embedder or self.multi_vector
+        return settings.projection.width if settings and settings.projection else self.config.hidden_size
 
     @property
     def is_cross_encoder(self) -> bool:
@@ -122,7 +125,12 @@ class Layout:
         """Return the layout of a model that turns texts into vectors so; None: of one that does not."""
         kinds = {"embedder": EmbedderSettings, "sparse": SparseSettings, "multi_vector": MultiVectorSettings}
         used = {name: settings if isinstance(settings, kind) else None for name, kind in kinds.items()}
-        return replace(self, **used)  # type: ignore[arg-type]
+        return replace(self, **used, m3=None)  # type: ignore[arg-type]
+
+    def m3_with(self, vectors: str) -> "Layout":
+        """Return the layout of the same model with another of its kinds of vectors; without the layers of BGE-M3, there
+        is no other."""
+        return replace(self.embedding_with(getattr(self.m3, vectors)), m3=self.m3) if self.m3 else self
 
     def init(self, key, modules: Iterable[str] | None = None) -> dict:
         """Return initial values of the whole model, or of the named modules only."""
@@ -134,6 +142,8 @@ class Layout:
             params = params | {PROJECTION: {"dense": dense}}
         if self.has_query_weights:
             params = params | {QUERY_WEIGHTS: {"weight": np.ones(self.config.vocab_size, np.float32)}}
+        if self.m3:
+            params = params | {TOKEN_WEIGHTS: {"dense": init_dense(key, self.config.hidden_size, 1, True)}}
         return {name: params[name] for name in (self.module_names if modules is None else modules)}
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -147,9 +157,12 @@ class Layout:
     def parameter_mappings(self, prefixed: bool) -> list[ParameterMapping]:
         parts = self.family.parameter_mappings(self.config, self.heads, self.pooler, prefixed)
         if projection := self.projection:
-            parts = [*parts, *linear(f"{PROJECTION}/dense", f"{PROJECTION}.linear", projection.bias)]
+            name = COLBERT if self.m3 else f"{PROJECTION}.linear"
+            parts = [*parts, *linear(f"{PROJECTION}/dense", name, projection.bias)]
         if self.has_query_weights:
             parts = [*parts, ParameterMapping(f"{QUERY_WEIGHTS}/weight", (f"{QUERY_WEIGHTS}.weight",))]
+        if self.m3:
+            parts = [*parts, *linear(f"{TOKEN_WEIGHTS}/dense", SPARSE)]
         return parts
 
     def with_head(self, head: str, labels: Iterable[str] = ()) -> "Layout":

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError
@@ -23,7 +23,7 @@ from bert_jax.core.errors import BertJaxError, recover_os_error
 from bert_jax.core.files import read_json, write_atomically, write_json
 from bert_jax.core.output import atomic_directory, atomic_file
 from bert_jax.hub import adapter as adapters
-from bert_jax.hub import multi_vector_encoder, sentence_transformers, sparse_encoder
+from bert_jax.hub import m3_encoder, multi_vector_encoder, sentence_transformers, sparse_encoder
 from bert_jax.hub.directory_heads import (
     heads_in,
     is_prefixed,
@@ -31,7 +31,8 @@ from bert_jax.hub.directory_heads import (
     read_architecture,
     read_label_names,
 )
-from bert_jax.hub.families import find_family, static
+from bert_jax.hub.families import find_family
+from bert_jax.hub.hf_config import CONFIGS, read_hf_config
 from bert_jax.hub.layout import MODELING_FILE, Layout
 from bert_jax.hub.local_directory import resolve_directory
 from bert_jax.hub.modules_beside import folders_beside, open_beside, take_beside
@@ -47,7 +48,6 @@ from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.tokenizer_directory import holds_tokenizer
 
 BESIDE = ("pooler", "transform")  # between the encoder and the heads
-CONFIGS = ("config.json", "bert_config.json")  # the first published models used the second name
 # The names of all files that a run writes into its model's directory.
 WRITTEN_FILES = {
     "config.json", "model.safetensors", adapters.CONFIG, adapters.WEIGHTS,
@@ -57,19 +57,6 @@ WRITTEN_FILES = {
     "config_sentence_transformers.json", "router_config.json", "README.md", MODELING_FILE,
 }  # fmt: skip
 OLD_NAMES = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
-
-
-class HFConfig(TypedDict, total=False):
-    """Keys of config.json that all families share; keys that hold sizes are checked when they are read."""
-
-    model_type: str | None
-    architectures: list[str] | None
-    id2label: dict[str, Any] | None
-    num_labels: int | None
-    pad_token_id: int | None
-    problem_type: str | None
-    prediction_kind: str | None
-    may_be_missing: bool | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +131,12 @@ class ModelDirectory:
             multi_vector = multi_vector_encoder.complete_from_tensors(multi_vector, tensors.shapes)
         if sentence_transformers.is_cross_encoder(path):
             published = sentence_transformers.CROSS_ENCODER | published
+        m3 = None
+        if not (adapter or sparse or multi_vector or (heads and not embedder)):
+            m3, layers = m3_encoder.open_m3(path, embedder, config.hidden_size)
+            tensors = tensors.merge(layers)
         layout = Layout(config, family, heads, labels, pooler, published, embedder, sparse, multi_vector)
+        layout = replace(layout, m3=m3).m3_with("embedder")
         if adapter and source and inherits and not (layout.text_settings or adapter.architecture):
             layout = layout.embedding_with(source.layout.text_settings)
         return cls(str(name), path, layout, tensors, adapter, source)
@@ -238,7 +230,10 @@ class ModelDirectory:
                 expected |= {name: layer_shapes[i % len(layer_shapes)] for i, name in enumerate(names)}
         known = set(expected) | family.pooler_names(prefixed)
         # Unused if there is a head.
-        known |= {name for name in tensors if name.startswith((f"{PROJECTION}.", f"{QUERY_WEIGHTS}."))}
+        beside = tuple(
+            f"{name}." for name in (PROJECTION, QUERY_WEIGHTS, m3_encoder.COLBERT, m3_encoder.SPARSE)
+        )
+        known |= {name for name in tensors if name.startswith(beside)}
         if new_head:
             known |= {name for parts in family.heads.values() for part in parts for name in part.tensor_names}
         problems = {
@@ -305,21 +300,6 @@ def model_fingerprint(directory) -> str:
     return hashes.json_digest(facts)
 
 
-def read_hf_config(directory: Path) -> tuple[dict, Path]:
-    for path in map(directory.joinpath, CONFIGS):
-        if path.is_file():
-            published = read_json(path, HFConfig)
-            known = published if published.get("model_type") else static.describe_files(directory, published)
-            return published | known, path
-    if described := static.describe_files(directory, None):
-        return described, directory / sentence_transformers.MODULES
-    run_model = directory / "model"
-    where = "it is not a model directory"
-    if (run_model / CONFIGS[0]).is_file():
-        where = f"the model of that run is {run_model}"
-    raise BertJaxError(f"{directory} has no config.json; {where}")
-
-
 def modernize_tensor_name(name: str) -> tuple[str]:
     for old, new in OLD_NAMES.items():
         name = name.replace(old, new)
@@ -372,6 +352,9 @@ def save_model(
     adapter, its files take that place, and `params` are those of the model with the adapter in it.
     """
     directory = Path(directory)
+    layout = layout.m3_with("embedder")  # whichever of its vectors are in use, the files are the same
+    if layout.m3 and not encoder_weights:
+        layout = layout.embedding_with(layout.embedder)  # that file computes the dense vectors alone
     if layout.embedder:  # first, because it may refuse
         sentence_transformers.write_embedder(directory, layout.embedder, layout.config.hidden_size)
     if layout.sparse:
@@ -380,6 +363,8 @@ def save_model(
         multi_vector_encoder.write_multi_vector(directory, layout.multi_vector, layout.config.hidden_size)
     tensors = layout.to_hf_tensors(params)
     check_weights(tensors)
+    if layout.m3:
+        m3_encoder.write_linear_layers(directory, tensors)
     beside = take_beside(tensors, directory, tokenizer.size if tokenizer else None)
     if adapter:
         own = adapter.to_tensors(layout, tensors)

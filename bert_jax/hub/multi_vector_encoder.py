@@ -105,6 +105,7 @@ class MultiVectorSettings(TextSettings):
     expansion: QueryExpansion | None = None
     skiplist: tuple[str, ...] = ()  # words whose vectors are left out
     skiplist_tasks: tuple[str, ...] = (DOCUMENT,)
+    first_token: bool = True  # whether the first token of a text, such as [CLS], is compared
     kept_ids: tuple[int, ...] = ()  # tokens whose vectors alone are kept, but for queries; (): those of all
     pooling: TokenPooling | None = None
     similarity: str = "maxsim"

@@ -61,6 +61,9 @@ class SparseSettings(TextSettings):
     max_active_dims: int | None = None  # None: all that are not 0
     query_weights: bool = False  # whether the weights of a query are those of its tokens, without the network
     frozen: bool = False  # whether training leaves these as they are
+    token_weights: bool = (
+        False  # whether a linear layer weighs the text's own tokens (BGE-M3), not the masked LM
+    )
 
 
 def read_sparse(directory: Path) -> SparseSettings | None:

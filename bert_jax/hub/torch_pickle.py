@@ -3,16 +3,18 @@
 A torch checkpoint is a pickle, and loading a pickle may run any code and change anything that it can name. This reader
 interprets by itself the few opcodes that a plain state dict needs: it calls nothing, gives the pickle no object of the
 process, and refuses all other opcodes. Tensors become views of the file, so a false size allocates nothing. Both
-layouts are read: the zip of torch 1.6 and later, and the older stream of pickles, followed by the raw storages.
+layouts are read: the zip of torch 1.6 and later, and the older stream of pickles, followed by the raw storages. The zip
+is also written, for the layers that other programs look for in such files.
 """
 
 import math
 import mmap
+import pickle
 import pickletools
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -22,6 +24,7 @@ import ml_dtypes
 import numpy as np
 
 from bert_jax.core.errors import BertJaxError, explain_os_error, first_line
+from bert_jax.core.output import atomic_file
 from bert_jax.core.typed_json import type_name
 
 # What the readers raise on unexpected bytes; zipfile raises NotImplementedError if the header asks for a later version
@@ -358,3 +361,30 @@ def storage_of(reference) -> Storage:
     if kind != "storage" or not known or not typed or any(view):
         raise BertJaxError("it refers to something that is not a tensor's storage")
     return Storage(key, STORAGES[name.text], count)
+
+
+def write_torch_tensors(path: Path, tensors: Mapping[str, np.ndarray]) -> None:
+    """Write tensors as float32 in the zip of torch, equal ones as equal files."""
+    tensors = {name: np.asarray(array, np.float32, order="C") for name, array in tensors.items()}
+    described = b"".join(
+        encode(name) + describe_tensor(array, n) for n, (name, array) in enumerate(tensors.items())
+    )
+    files = {"data.pkl": b"\x80\x02}(" + described + b"u.", "byteorder": b"little"}
+    files |= {f"data/{n}": array.astype("<f4").tobytes() for n, array in enumerate(tensors.values())}
+    with atomic_file(path) as new, zipfile.ZipFile(new, "w") as archive:
+        for name, content in (files | {"version": b"3\n"}).items():
+            archive.writestr(zipfile.ZipInfo(f"{path.stem}/{name}"), content)
+
+
+def describe_tensor(array: np.ndarray, number: int) -> bytes:
+    """Return the opcodes that make a tensor of a whole storage."""
+    storage = encode("storage") + b"ctorch\nFloatStorage\n" + encode(str(number)) + encode("cpu")
+    strides = tuple(step // array.itemsize for step in array.strides)
+    view = encode(0) + encode(array.shape) + encode(strides) + encode(False)
+    function, hooks = b"ctorch._utils\n_rebuild_tensor_v2\n", b"ccollections\nOrderedDict\n)R"
+    return function + b"((" + storage + encode(array.size) + b"tQ" + view + hooks + b"tR"
+
+
+def encode(value) -> bytes:
+    """Return the opcodes that push a plain value."""
+    return pickle.dumps(value, protocol=2)[2:-1]

@@ -69,6 +69,11 @@ class SparseVectors:
 
 
 @dataclass(frozen=True)
+class TokenWeights:
+    """A weight for each token of a text, [L]."""
+
+
+@dataclass(frozen=True)
 class TokenVectors:
     """A vector for each token of a text, [L, D]."""
 
@@ -79,6 +84,15 @@ class TokenVectors:
 @dataclass(frozen=True)
 class QueryTokenVectors(TokenVectors):
     """The same where only the first tokens are attended to, as many as the array `attended` of the batch says."""
+
+
+@dataclass(frozen=True)
+class ThreeVectors:
+    """(the vector of a text, the weights of its tokens, their vectors), from the same hidden states."""
+
+    dense: PooledStates
+    sparse: TokenWeights
+    tokens: TokenVectors
 
 
 @dataclass(frozen=True)
@@ -108,7 +122,9 @@ Computation = (
     | AttentionWeights
     | PooledStates
     | SparseVectors
+    | TokenWeights
     | TokenVectors
+    | ThreeVectors
     | MaskFillings
     | LogLikelihoods
 )

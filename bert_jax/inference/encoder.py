@@ -4,7 +4,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, Self, overload
+from typing import Any, ClassVar, Self, overload
 
 import numpy as np
 
@@ -55,7 +55,7 @@ CLASS_HEADS: dict[str, tuple[str, ...]] = {
 def class_name_for(layout: Layout) -> str:
     """Return the name of the class that `bert_jax.load` returns for a model."""
     if layout.embedder:
-        return "StaticEmbedder" if layout.is_static else "Embedder"
+        return "M3Embedder" if layout.m3 else "StaticEmbedder" if layout.is_static else "Embedder"
     if layout.sparse:
         return "SparseEmbedder"
     if layout.multi_vector:
@@ -94,6 +94,7 @@ class Encoder(Runner):
     need. A tuple is a pair of texts; only `encode` takes it as a list of texts, as sentence-transformers does.
     """
 
+    vectors: ClassVar[str] = "embedder"  # the field of the layout with the vectors that the class computes
     # That it was loaded from; None if it is not what that holds, or was never saved.
     directory: Path | None = None
 
@@ -141,7 +142,7 @@ class Encoder(Runner):
         if tokenizer:
             for note in layout_warnings(directory):
                 warn_caller(note)
-        layout, path = directory.layout, directory.path
+        layout, path = directory.layout.m3_with(cls.vectors), directory.path
         model = cls(
             layout,
             engine or open_engine(directory),

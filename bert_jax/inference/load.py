@@ -10,6 +10,7 @@ from bert_jax.inference.classifier import Classifier
 from bert_jax.inference.embedder import Embedder
 from bert_jax.inference.encoder import Encoder, class_name_for
 from bert_jax.inference.engine import open_directory
+from bert_jax.inference.m3_embedder import M3Embedder
 from bert_jax.inference.masked_lm import MaskedLM
 from bert_jax.inference.multi_vector_embedder import MultiVectorEmbedder
 from bert_jax.inference.question_answerer import QuestionAnswerer
@@ -25,6 +26,7 @@ CLASSES: dict[str, type[Encoder]] = {
     model_class.__name__: model_class
     for model_class in (
         Embedder,
+        M3Embedder,
         SparseEmbedder,
         MultiVectorEmbedder,
         StaticEmbedder,
@@ -69,7 +71,7 @@ def load(
 ) -> "Encoder | AdapterModels":
     """Open a Hugging Face model directory of any family in hub/families, as the class for what it is.
 
-    An `Embedder`, `SparseEmbedder`, `MultiVectorEmbedder`, `StaticEmbedder`, `Classifier`, `Tagger`,
+    An `Embedder`, `M3Embedder`, `SparseEmbedder`, `MultiVectorEmbedder`, `StaticEmbedder`, `Classifier`, `Tagger`,
     `QuestionAnswerer`, `Reranker` or `MaskedLM`, else an `Encoder`. Each class also has its own `load`, which refuses a
     model of another use.
 

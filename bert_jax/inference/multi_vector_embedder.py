@@ -26,9 +26,11 @@ class MultiVectorEmbedder(PromptedEncoder):
     The vectors of a text are an array [T, D]. Queries and documents are read differently.
     """
 
+    vectors = "multi_vector"
+
     @classmethod
     def accepts(cls, layout: Layout) -> bool:
-        return layout.multi_vector is not None
+        return bool(layout.multi_vector or layout.m3)
 
     def encode(  # type: ignore[override]  # not the dense vectors of an encoder
         self, inputs: Any, prompt_name: str | None = None, prompt: str | None = None, batch_size: int | None = None,

@@ -15,6 +15,7 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from bert_jax.core.errors import BertJaxError
+from bert_jax.hub.m3_encoder import TOKEN_WEIGHTS
 from bert_jax.hub.sentence_transformers import PROJECTION
 from bert_jax.inference.computations import (
     POOLER,
@@ -28,7 +29,9 @@ from bert_jax.inference.computations import (
     PooledStates,
     QueryTokenVectors,
     SparseVectors,
+    ThreeVectors,
     TokenVectors,
+    TokenWeights,
     WithAdapters,
 )
 from bert_jax.inference.kept_programs import load_program, program_file, save_program
@@ -258,11 +261,24 @@ def pooled_states(wanted: PooledStates, config: EncoderConfig) -> Program:
         if wanted.pooling == POOLER:
             pooled = Bert(config, unrolled=uses_unrolled_layers()).apply({"params": params}, batch)["pooled"]
             return pooled.astype("float32")
-        hidden = Encoder(config, uses_unrolled_layers()).apply({"params": params["encoder"]}, batch)
-        if wanted.projection is None:
-            return pool(hidden, text_mask(batch), wanted.pooling, wanted.normalize)
-        vectors = pool(hidden, text_mask(batch), wanted.pooling, False)
-        return project(vectors, params[PROJECTION]["dense"], wanted.projection.activation)
+        return from_states(config, pool_states, wanted)(params, batch)
+
+    return run
+
+
+def pool_states(wanted: PooledStates, params: dict, hidden, batch: dict):
+    if wanted.projection is None:
+        return pool(hidden, text_mask(batch), wanted.pooling, wanted.normalize)
+    vectors = pool(hidden, text_mask(batch), wanted.pooling, False)
+    return project(vectors, params[PROJECTION]["dense"], wanted.projection.activation)
+
+
+def from_states(config: EncoderConfig, compute: Callable, wanted: Computation) -> Program:
+    """Return the program of what `compute` makes of the hidden states of the last layer."""
+    encoder = Encoder(config, uses_unrolled_layers())
+
+    def run(params, batch):
+        return compute(wanted, params, encoder.apply({"params": params["encoder"]}, batch), batch)
 
     return run
 
@@ -283,16 +299,33 @@ def pooled_logits(wanted: SparseVectors, config: EncoderConfig) -> Program:
 
 @program_of.register
 def token_vectors(wanted: TokenVectors, config: EncoderConfig) -> Program:
-    encoder = Encoder(config, uses_unrolled_layers())
+    return from_states(config, project_states, wanted)
 
-    def run(params, batch):
-        hidden = encoder.apply({"params": params["encoder"]}, batch)
-        layer, activation = None, "none"
-        if wanted.projection:
-            layer, activation = params[PROJECTION]["dense"], wanted.projection.activation
-        return vectors_of_tokens(hidden, layer, activation, wanted.normalize)
 
-    return run
+def project_states(wanted: TokenVectors, params: dict, hidden, batch: dict):
+    layer, activation = None, "none"
+    if wanted.projection:
+        layer, activation = params[PROJECTION]["dense"], wanted.projection.activation
+    return vectors_of_tokens(hidden, layer, activation, wanted.normalize)
+
+
+@program_of.register
+def token_weights(wanted: TokenWeights, config: EncoderConfig) -> Program:
+    return from_states(config, weigh_states, wanted)
+
+
+def weigh_states(wanted: TokenWeights, params: dict, hidden, batch: dict):
+    weights = project(hidden.astype(jnp.float32), params[TOKEN_WEIGHTS]["dense"], "none")
+    return jax.nn.relu(weights[..., 0])
+
+
+@program_of.register
+def three_vectors(wanted: ThreeVectors, config: EncoderConfig) -> Program:
+    def compute(wanted, *states):
+        dense, sparse = pool_states(wanted.dense, *states), weigh_states(wanted.sparse, *states)
+        return dense, sparse, project_states(wanted.tokens, *states)
+
+    return from_states(config, compute, wanted)
 
 
 @program_of.register

@@ -27,16 +27,19 @@ class SparseEmbedder(PromptedEncoder):
     Vectors are arrays of SciPy, `csr_array` [N, V], whose columns are the ids of the tokenizer.
     """
 
+    vectors = "sparse"
+
     @classmethod
     def accepts(cls, layout: Layout) -> bool:
-        return layout.sparse is not None or "mlm" in layout.heads
+        return bool(layout.sparse or layout.m3) or "mlm" in layout.heads
 
     @classmethod
     def load(
         cls, path, *, dtype: str = "float32", attention: str = "auto", remat: str = "none", tokenizer: bool = True,
         engine: str = "jax", batch_invariant: bool = False,
     ) -> Self:  # fmt: skip
-        """Open a sparse embedder or any masked language model, whose logits are then pooled by their maximum.
+        """Open a sparse embedder, the sparse vectors of BGE-M3, or any masked language model, whose logits are then
+        pooled by their maximum.
 
         The other arguments are those of `Encoder.load`.
 
@@ -44,7 +47,7 @@ class SparseEmbedder(PromptedEncoder):
         (2, 12)
         """
         directory = open_directory(path, engine, dtype, attention, remat, batch_invariant)
-        if directory.layout.sparse or not cls.accepts(directory.layout):
+        if directory.layout.sparse or directory.layout.m3 or not cls.accepts(directory.layout):
             return super().load(directory, tokenizer=tokenizer)
         layout = directory.layout.embedding_with(SparseSettings())
         model = cls.from_directory(replace(directory, layout=layout), tokenizer)

@@ -9,7 +9,7 @@ from bert_jax.core.config import Range, check_number
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub.model_directory import ModelDirectory
 from bert_jax.hub.sparse_encoder import QUERY_WEIGHTS, SparseSettings
-from bert_jax.inference.computations import SparseVector, SparseVectors
+from bert_jax.inference.computations import Computation, SparseVector, SparseVectors, TokenWeights
 from bert_jax.inference.runner import ModelInputs, Runner
 from bert_jax.inference.text_vectors import PromptedPipeline, PromptText, prompt_text
 from bert_jax.text.tokenizer import Encoding, Tokenizer
@@ -30,11 +30,15 @@ class SparsePipeline(PromptedPipeline[SparseVector]):
     ):  # fmt: skip
         settings = require_sparse(model)
         self.most = check_active_dims(settings, max_active_dims)
-        computation = SparseVectors(settings.pooling, settings.activation)
-        super().__init__(model, computation, prompt, long_texts, truncated)
+        super().__init__(model, sparse_computation(settings), prompt, long_texts, truncated)
         self.join = JOINED[settings.pooling]
 
     def postprocess(self, inputs: ModelInputs, outputs: list) -> list[SparseVector]:
+        if isinstance(self.computation, TokenWeights):
+            special = self.model.tokenizer.special
+            left_out = (special.cls, special.sep, special.pad, special.unk)
+            rows = zip(inputs.rows, outputs, strict=True)
+            outputs = [weigh_tokens(row.input_ids, weights, left_out) for row, weights in rows]
         windows = iter(outputs)
         vectors = [[next(windows) for _ in parts] for parts in inputs.parts]
         return [keep_largest(self.join_windows(parts), self.most) for parts in vectors]
@@ -46,6 +50,26 @@ class SparsePipeline(PromptedPipeline[SparseVector]):
         weights = np.zeros(len(ids), np.float32)
         self.join.at(weights, places, np.concatenate([part.weights for part in parts]))
         return SparseVector(ids, weights)
+
+
+def sparse_computation(settings: SparseSettings) -> Computation:
+    """Return what a sparse embedder computes for a text."""
+    return TokenWeights() if settings.token_weights else SparseVectors(settings.pooling, settings.activation)
+
+
+def weigh_tokens(ids: Sequence[int], weights: np.ndarray, left_out: Sequence[int]) -> SparseVector:
+    """Return the highest weight of each token, given those at all of its positions.
+
+    >>> vector = weigh_tokens([0, 7, 5, 7, 2], np.array([9, 0.5, 0, 0.25, 9], np.float32), [0, 2])
+    >>> vector.ids.tolist(), vector.weights.tolist()
+    ([7], [0.5])
+    """
+    weights, tokens = weights[: len(ids)], np.array(ids, np.int32)
+    kept = (weights > 0) & ~np.isin(tokens, left_out)
+    own, places = np.unique(tokens[kept], return_inverse=True)
+    highest = np.zeros(len(own), np.float32)
+    np.maximum.at(highest, places, weights[kept])
+    return SparseVector(own, highest)
 
 
 class QueryWeights:

@@ -141,6 +141,7 @@ def token_choice(
 
     def choose(ids: Sequence[int]) -> np.ndarray:
         chosen = ~np.isin(ids, left_out)
+        chosen[:1] &= settings.first_token
         return chosen & np.isin(ids, kept) if kept else chosen
 
     return choose

@@ -10,9 +10,10 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.core.progress import track
 from bert_jax.hub.multi_vector_encoder import TASKS
 from bert_jax.inference.batching import BatchShapes, row_collator
-from bert_jax.inference.computations import Computation, HeadLogits, MaskFillings, PooledStates, SparseVectors
+from bert_jax.inference.computations import Computation, HeadLogits, MaskFillings, PooledStates
 from bert_jax.inference.engine import shapes_for
 from bert_jax.inference.runner import Runner
+from bert_jax.inference.sparse_vectors import sparse_computation
 from bert_jax.inference.token_vectors import TokenVectorPipeline
 from bert_jax.models.heads import HEADS
 from bert_jax.predictions.kind import find_kind
@@ -80,7 +81,7 @@ def list_computations(model: Runner) -> list[tuple[Computation, Mapping[str, tup
     if kind := find_kind(model.layout):
         return [(HeadLogits(model.require_head(kind.heads, kind.name), len(model.labels)), {})]
     if sparse := model.layout.sparse:
-        return [(SparseVectors(sparse.pooling, sparse.activation), {})]
+        return [(sparse_computation(sparse), {})]
     if model.layout.multi_vector:
         pipelines = [TokenVectorPipeline(model, task) for task in TASKS]
         return [(pipeline.computation, pipeline.beside_shapes[0]) for pipeline in pipelines]

@@ -167,6 +167,8 @@ def embedder_facts(layout: Layout) -> dict | None:
     kept = {name: getattr(embeds, name) for name in names if hasattr(embeds, name)}
     if tokens := layout.multi_vector:
         kept["expansion"] = tokens.expansion and asdict(tokens.expansion)
+    if layout.m3:
+        kept["m3"] = True
     return {"dimensions": layout.vector_size, **kept}
 
 
@@ -179,6 +181,8 @@ def describe_embedder(facts: dict | None) -> str:
     'sparse vectors of 30,522, relu; queries without the network'
     >>> describe_embedder({"dimensions": 128, "expansion": {"length": 32}, "prompts": {}})
     'token vectors of 128, queries lengthened to 32'
+    >>> describe_embedder({"dimensions": 1024, "normalize": True, "m3": True, "prompts": {}})
+    'vectors of 1,024, normalized; also sparse and token vectors'
     """
     if facts is None:
         return ""
@@ -191,7 +195,8 @@ def describe_embedder(facts: dict | None) -> str:
         shown = f"token vectors of {facts['dimensions']:,}{lengthened}"
     else:
         normalized = "normalized" if facts["normalize"] else "not normalized"
-        shown = f"vectors of {facts['dimensions']:,}, {normalized}"
+        others = "; also sparse and token vectors" if "m3" in facts else ""
+        shown = f"vectors of {facts['dimensions']:,}, {normalized}{others}"
     return f"{shown}{f'; prompts: {named}' if named else ''}"
 
 

@@ -7,8 +7,9 @@ from bert_jax.core import hashes
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.terminal import pluralize
 from bert_jax.data.corpus.corpus_directory import Corpus
+from bert_jax.hub.hf_config import CONFIGS
 from bert_jax.hub.layout_warnings import layout_warnings
-from bert_jax.hub.model_directory import CONFIGS, ModelDirectory
+from bert_jax.hub.model_directory import ModelDirectory
 from bert_jax.hub.weights import read_weight
 from bert_jax.search import index_manifest as manifests
 from bert_jax.search.index import Index

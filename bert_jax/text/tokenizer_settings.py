@@ -12,6 +12,8 @@ from bert_jax.core.files import read_json, write_json
 ROLES = ("pad", "unk", "cls", "sep", "mask")
 # Tokenizers made for decoders, such as EuroBERT's and mmBERT's, name what fills these roles in other words.
 DECODER_ROLES = {"cls": "bos", "sep": "eos"}
+# What transformers' classes of the families with these names call them, too; programs ask for them by these roles.
+SECOND_ROLES = {"<s>": "bos", "</s>": "eos"}
 FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 KEPT = ("model_max_length",)  # has no effect on ids, but other tools read it from the saved directory
 
@@ -109,6 +111,7 @@ class TokenizerSettings:
         # Byte-level vocabularies may have no entry for unknown characters; padding stands in for it here.
         roles = [role for role in ROLES if role != "unk" or names["unk"] != names["pad"]]
         special = {f"{role}_token": names[role] for role in roles}
+        special |= {f"{SECOND_ROLES[name]}_token": name for name in special.values() if name in SECOND_ROLES}
         kept = {key: self.config[key] for key in KEPT if key in self.config}
         write_json(directory / "special_tokens_map.json", special)
         write_json(directory / "tokenizer_config.json", kind | special | kept)

@@ -13,7 +13,9 @@ import pytest
 
 import bert_jax
 from bert_jax.command.main import main
+from bert_jax.hub.m3_encoder import make_settings
 from bert_jax.hub.multi_vector_encoder import MultiVectorSettings, QueryExpansion
+from bert_jax.hub.sentence_transformers import EmbedderSettings
 from bert_jax.inference.embedder import Embedder
 from bert_jax.inference.load import CLASSES, load
 from bert_jax.inference.reranker import Reranker
@@ -44,6 +46,7 @@ SHOWN_WITH = {
     "bert_jax.inference.masked_lm": (("mlm", "nsp"), ()),
     "bert_jax.inference.embedder": ((), ()),
     "bert_jax.inference.sparse_embedder": (("mlm",), ()),
+    "bert_jax.inference.m3_embedder": ((), ()),
     "bert_jax.inference.multi_vector_embedder": ((), ()),
     "bert_jax.inference.adapters": (("classify",), ("bad", "good")),
     "bert_jax.inference.classifier": (("classify",), ("bad", "good")),
@@ -56,7 +59,10 @@ SHOWN_WITH = {
 SETTINGS: dict[str, dict] = {
     "bert_jax.inference.multi_vector_embedder": {
         "pooler": False, "multi_vector": MultiVectorSettings(expansion=QueryExpansion(6)),
-    }
+    },
+    "bert_jax.inference.m3_embedder": {
+        "pooler": False, "m3": make_settings(EmbedderSettings(), 8), "embedder": EmbedderSettings(),
+    },
 }  # fmt: skip
 OPEN_AS = {
     "bert_jax.inference.embedder": lambda path: Embedder.load(path, pooling="mean"),

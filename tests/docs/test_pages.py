@@ -25,7 +25,9 @@ from bert_jax.command import main as cli
 from bert_jax.hub import families
 from bert_jax.hub import model_directory as hub
 from bert_jax.hub.layout import Layout
+from bert_jax.hub.m3_encoder import make_settings
 from bert_jax.hub.model_directory import ModelDirectories
+from bert_jax.hub.sentence_transformers import EmbedderSettings
 from bert_jax.models import blocks
 from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.predictions import kinds
@@ -161,6 +163,10 @@ def place(tmp_path_factory):
     batch = {name: np.ones((1, 4), np.int32) for name in ("input_ids", "token_type_ids", "attention_mask")}
     params = jax.jit(layout.module.init)(jax.random.key(0), batch)["params"]
     hub.save_model(folder / "path/to/bert", layout, params, WordPiece.from_vocabulary(ENTRIES))
+    m3 = make_settings(EmbedderSettings(pooling="cls"), 32)
+    with_layers = Layout(config, pooler=False, embedder=m3.embedder, m3=m3)
+    params = jax.jit(with_layers.init)(jax.random.key(0))
+    hub.save_model(folder / "path/to/bge-m3", with_layers, params, WordPiece.from_vocabulary(ENTRIES))
     (folder / "google/uncased_L-12_H-768_A-12").mkdir(parents=True)
     write_google_checkpoint(
         folder / "google/uncased_L-12_H-768_A-12", seeded_tensors(google_shapes(), seed=3)

@@ -39,6 +39,7 @@ def models(small, tmp_path_factory):
         "sparse": material.model(
             root / "sparse", vocabulary, ("mlm",), sparse=SparseSettings(query_weights=True)
         ),
+        "m3": material.model(root / "m3", vocabulary, m3=material.M3, embedder=material.M3.embedder),
         "tokens": material.model(root / "tokens", vocabulary, multi_vector=material.TOKEN_VECTORS),
         "mlm": small / "masked",
     }

@@ -12,8 +12,9 @@ from bert_jax.export.onnx_directory import export_onnx
 from bert_jax.hub import model_directory as hub
 from bert_jax.hub.families import FAMILIES
 from bert_jax.hub.layout import Layout
+from bert_jax.hub.m3_encoder import make_settings
 from bert_jax.hub.multi_vector_encoder import MultiVectorSettings, QueryExpansion, TokenPooling
-from bert_jax.hub.sentence_transformers import Projection
+from bert_jax.hub.sentence_transformers import EmbedderSettings, Projection
 from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.text.tokenizer_directory import open_tokenizer
 from tests.support.adapters import write_adapter
@@ -27,11 +28,12 @@ CLASSES = {
     "tag": bert_jax.Tagger, "answer": bert_jax.QuestionAnswerer, "classify": bert_jax.Classifier,
     "labels": bert_jax.Classifier, "number": bert_jax.Classifier, "rank": bert_jax.Reranker,
     "embed": bert_jax.Embedder, "static": bert_jax.StaticEmbedder, "plain": bert_jax.Encoder, "mlm": bert_jax.MaskedLM,
-    "sparse": bert_jax.SparseEmbedder, "tokens": bert_jax.MultiVectorEmbedder,
+    "sparse": bert_jax.SparseEmbedder, "tokens": bert_jax.MultiVectorEmbedder, "m3": bert_jax.M3Embedder,
 }  # fmt: skip
 TOKEN_VECTORS = MultiVectorSettings(
     prompts={"query": "w1 "}, projection=Projection(16), expansion=QueryExpansion(12), pooling=TokenPooling()
 )
+M3 = make_settings(EmbedderSettings(pooling="cls"), 16)
 OPENS_TOO = {
     ("number", bert_jax.Reranker),
     ("rank", bert_jax.Classifier),

@@ -28,6 +28,7 @@ from bert_jax.data.corpus.full_sentences import Rows
 from bert_jax.data.corpus.segment_plan import load_or_build
 from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.hub import sentence_transformers, sparse_encoder
+from bert_jax.hub.m3_encoder import open_linear_layers
 from bert_jax.hub.model_directory import ModelDirectory
 from bert_jax.hub.multi_vector_encoder import (
     STANFORD,
@@ -36,6 +37,7 @@ from bert_jax.hub.multi_vector_encoder import (
     write_multi_vector,
 )
 from bert_jax.hub.tensors import Tensors
+from bert_jax.hub.torch_pickle import write_torch_tensors
 from bert_jax.inference.load import load
 from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.predictions import calibration, out_of_scope, training_origin
@@ -562,6 +564,19 @@ def multi_vector(file: str) -> Subject:
     return Subject(f"multi-vector {file}", file, folder, lambda path: read_multi_vector(path, {}), anything)
 
 
+def with_m3_layers(folder: Path) -> None:
+    random = np.random.default_rng(0)
+    for name, width in (("colbert_linear", 6), ("sparse_linear", 1)):
+        shapes = {"weight": (width, 32), "bias": (width,)}
+        tensors = {key: random.normal(size=shape) for key, shape in shapes.items()}
+        write_torch_tensors(folder / f"{name}.pt", tensors)
+
+
+def m3_layer_of(folder: Path) -> dict[str, np.ndarray]:
+    layers = open_linear_layers(folder, 32)
+    return {name: np.asarray(layers[f"colbert_linear.{name}"]) for name in ("weight", "bias")}
+
+
 def vocabulary(file: str, means, read=open_tokenizer, change=lambda folder: None) -> Subject:
     return Subject(file, file, copied("vocabulary", change), read, means, 2)
 
@@ -592,6 +607,7 @@ ALL = (
     Subject("safetensors", "model.safetensors", copied("masked", with_few_tensors), tensors_of, safetensors_say, 4),
     torch_file("pytorch_model.bin, zip", True),
     torch_file("pytorch_model.bin, stream", False),
+    Subject("colbert_linear.pt", "colbert_linear.pt", copied("masked", with_m3_layers), m3_layer_of, torch_says, 2),
     vocabulary("vocab.txt", vocabulary_says, entries_of, without("tokenizer.json")),
     vocabulary("tokenizer.json", tokenizer_says),
     vocabulary("tokenizer_config.json", anything),

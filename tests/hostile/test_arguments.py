@@ -65,6 +65,9 @@ CALLS = (
         tokens.encode_query(WRONG)  # 21
         tokens.rank(WRONG, ['w1 w2'])
         tokens.rank('w1', WRONG)  # 21
+        m3.encode_all(WRONG)  # 21
+        m3.compute_score(WRONG)
+        m3.compute_score([('w1', WRONG)])
         classify.predict(WRONG)
         classify.classify(WRONG)
         classify.in_distribution_p_value(WRONG)
@@ -106,6 +109,10 @@ CALLS = (
         tokens.encode('w1', batch_size=WRONG)  # 1
         tokens.encode('w1', pool_factor=WRONG)  # 1 6 9
         tokens.rank('w1', ['w2'], top_k=WRONG)  # 1
+        m3.encode_all('w1', batch_size=WRONG)  # 1
+        m3.compute_score(('w1', 'w2'), batch_size=WRONG)  # 1
+        m3.compute_score(('w1', 'w2'), WRONG)
+        m3.compute_score(('w1', 'w2'), (1, 1, WRONG))  # 5 6 9
         plain.warm_up([WRONG])
         bert_jax.load(masked, head='answer', seed=WRONG)  # 4 5
         opened_task(small).batches(WRONG)  # 5
@@ -129,6 +136,7 @@ CALLS = (
         bert_jax.Embedder.load(WRONG)
         bert_jax.SparseEmbedder.load(WRONG)
         bert_jax.MultiVectorEmbedder.load(WRONG)
+        bert_jax.M3Embedder.load(WRONG)
         mlm.save(WRONG)  # 8
         bert_jax.train('classify', workdir=WRONG, init=masked, data={'train': small / 'labelled.jsonl'})
         bert_jax.finetune(masked, ['w1', 'w2'], ['a', 'b'], workdir=WRONG)
@@ -176,6 +184,8 @@ CALLS = (
         sparse.encode('w1', prompt=WRONG)  # 1 7
         tokens.encode('w1', task=WRONG)
         tokens.encode_query('w1', prompt_name=WRONG)  # 7
+        m3.encode_all('w1', prompt_name=WRONG)  # 7
+        m3.encode_all('w1', prompt=WRONG)  # 1 7
         tokens.encode_document('w1', prompt=WRONG)  # 1 7
         embed.encode('w1', output_value=WRONG)
         embed.encode('w1', precision=WRONG)
@@ -204,6 +214,8 @@ CALLS = (
         embed.encode(['w1'], show_progress_bar=WRONG)  # 6
         sparse.encode(['w1'], show_progress_bar=WRONG)  # 6
         tokens.encode(['w1'], show_progress_bar=WRONG)  # 6
+        m3.encode_all(['w1'], show_progress_bar=WRONG)  # 6
+        m3.compute_score([('w1', 'w2')], show_progress_bar=WRONG)  # 6
         tokens.rank('w1', ['w2'], return_documents=WRONG)
         embed.encode(['w1'], convert_to_numpy=WRONG)
         classify.zero_shot('w1', ['w1'], multi_label=WRONG)

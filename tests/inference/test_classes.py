@@ -15,6 +15,7 @@ from bert_jax.hub.sparse_encoder import SparseSettings
 from bert_jax.inference.encoder import CLASS_HEADS
 from bert_jax.inference.load import CLASSES
 from bert_jax.models.heads import HEADS
+from tests.support.m3_models import write_small_m3
 from tests.support.small_models import SMALL_CONFIG, SMALL_TEXTS, write_model
 
 # Class -> heads and labels of a model that is opened as it.
@@ -39,6 +40,7 @@ def directories(tmp_path_factory):
     masked = bert_jax.load(root / "MaskedLM")
     save(root / "SparseEmbedder", masked, sparse=SparseSettings())
     save(root / "MultiVectorEmbedder", plain, multi_vector=MultiVectorSettings(expansion=QueryExpansion(6)))
+    write_small_m3(root / "M3Embedder")
     save(root / "Reranker", one, hf_config=one.layout.hf_config | CROSS_ENCODER)
     export_static(root / "Embedder", root / "StaticEmbedder")
     return {name: root / name for name in CLASSES}

@@ -1,13 +1,16 @@
 """Other libraries with an embedder of ours, each in an environment of its own, through the adapters of the guide."""
 
 import ast
+import json
 
 import pytest
 
+import bert_jax
 from bert_jax.export.static_directory import export_static
 from tests.peers.trackers import READERS, read_followers
 from tests.peers.trials import TRIALS, read_adapters
 from tests.support.environments import new_environment, run_command
+from tests.support.m3_models import M3_TEXTS, write_published_m3
 from tests.support.minilm import MINILM
 from tests.support.project import ROOT
 
@@ -21,6 +24,8 @@ VERSIONS = {
     "spacy": "3.8.18",
 }
 MODEL2VEC = "0.10.0"
+# The newest versions do not open each other.
+FLAG_EMBEDDING = ["FlagEmbedding==1.4.2", "transformers==4.57.6", "datasets==4.4.2"]
 TRACKERS = {"wandb": "0.31.0", "mlflow": "3.17.2", "trackio": "0.43.0"}
 # What these need beside sentence-transformers, which they do not need here.
 INSTEAD_OF_DEPENDENCIES = {
@@ -60,6 +65,32 @@ def test_model2vec_and_we_open_the_static_embeddings_of_the_other(environment, t
     run_command(environment / "pip", "install", "--quiet", "-e", ROOT, f"model2vec=={MODEL2VEC}")
     python = environment / "python"
     run_command(python, "-m", "tests.peers.model2vec_trial", tmp_path / "distilled", tmp_path)
+
+
+@pytest.mark.long
+def test_flag_embedding_and_we_compute_the_same_with_bge_m3(environment, tmp_path):
+    write_m3_results(tmp_path)
+    run_command(environment / "pip", "install", "--quiet", *FLAG_EMBEDDING)
+    run_command(environment / "python", "-m", "tests.peers.flag_embedding_trial", tmp_path)
+
+
+def write_m3_results(folder) -> None:
+    model = bert_jax.load(write_published_m3(folder / "published", tokens=24))  # it opens no other width
+    model.save(folder / "saved")
+    vectors, weights = model.encode_all(M3_TEXTS), [0.4, 0.2, 0.4]
+    rows = [vectors.lexical_weights[[n]] for n in range(len(M3_TEXTS))]
+    pairs = [(query, document) for query in M3_TEXTS for document in M3_TEXTS]
+    results = {
+        "texts": M3_TEXTS,
+        "max_length": model.max_seq_length,
+        "dense": vectors.dense_vecs.tolist(),
+        "sparse": [dict(zip(map(str, row.indices), row.data.tolist(), strict=True)) for row in rows],
+        "tokens": [array.tolist() for array in vectors.colbert_vecs],
+        "pairs": pairs,
+        "weights": weights,
+        "scores": {name: scores.tolist() for name, scores in model.compute_score(pairs, weights).items()},
+    }
+    (folder / "ours.json").write_text(json.dumps(results))
 
 
 def test_each_tracker_follows_a_run_by_a_few_lines_of_the_guide():
