@@ -22,7 +22,7 @@ def max_sim(query: np.ndarray, tokens: np.ndarray, ends: np.ndarray) -> np.ndarr
     filled = np.flatnonzero(ends > starts)
     scores = np.full(len(ends), NO_TOKENS, np.float32)
     if len(filled):
-        products = tokens[: ends[-1]].astype(np.float32) @ query.astype(np.float32).T
+        products = tokens[: ends[-1]].astype(np.float32, copy=False) @ query.astype(np.float32, copy=False).T
         scores[filled] = np.maximum.reduceat(products, starts[filled], axis=0).sum(-1)
     return scores
 

@@ -340,7 +340,7 @@ def late_interaction_card(
     """Return the card of a late-interaction model; `data` describes what it is trained on."""
     settings, expansion = task.multi_vector, task.multi_vector.expansion
     lengthened = f" Queries are lengthened to {expansion.length} tokens." if expansion else ""
-    skipped = " Some tokens, such as punctuation, are not compared." if settings.skiplist else ""
+    skipped = f' Tokens such as "{settings.skiplist[0]}" are not compared.' if settings.skiplist else ""
     scaled = "scale" in task.loss.reads
     return ModelCard(
         library=library(task.layout),
