@@ -35,7 +35,7 @@ from bert_jax.hub.families import find_family
 from bert_jax.hub.hf_config import CONFIGS, read_hf_config
 from bert_jax.hub.layout import MODELING_FILE, Layout
 from bert_jax.hub.local_directory import resolve_directory
-from bert_jax.hub.modules_beside import folders_beside, open_beside, take_beside
+from bert_jax.hub.modules_beside import folders_beside, open_beside, take_beside, write_text_settings
 from bert_jax.hub.onnx_files import read_source_fingerprint
 from bert_jax.hub.parameter_mapping import ParameterMapping
 from bert_jax.hub.sentence_transformers import PROJECTION
@@ -355,12 +355,7 @@ def save_model(
     layout = layout.m3_with("embedder")  # whichever of its vectors are in use, the files are the same
     if layout.m3 and not encoder_weights:
         layout = layout.embedding_with(layout.embedder)  # that file computes the dense vectors alone
-    if layout.embedder:  # first, because it may refuse
-        sentence_transformers.write_embedder(directory, layout.embedder, layout.config.hidden_size)
-    if layout.sparse:
-        sparse_encoder.write_sparse(directory, layout.sparse, layout.vector_size, tokenizer)
-    if layout.multi_vector:
-        multi_vector_encoder.write_multi_vector(directory, layout.multi_vector, layout.config.hidden_size)
+    write_text_settings(directory, layout, tokenizer)  # first, because it may refuse
     tensors = layout.to_hf_tensors(params)
     check_weights(tensors)
     if layout.m3:

@@ -5,10 +5,12 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_jax.hub import sentence_transformers, sparse_encoder
+from bert_jax.hub import multi_vector_encoder, sentence_transformers, sparse_encoder
+from bert_jax.hub.layout import Layout
 from bert_jax.hub.sentence_transformers import PROJECTION, TextSettings
 from bert_jax.hub.sparse_encoder import QUERY_WEIGHTS, SparseSettings
 from bert_jax.hub.tensors import Tensors
+from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.tokenizer_directory import open_tokenizer
 
 
@@ -33,6 +35,17 @@ def open_beside(directory: Path, settings: TextSettings | None, entries: int) ->
         projection = Tensors.from_directory(folders[PROJECTION])
         return projection.renamed(lambda name: (f"{PROJECTION}.{name}",))
     return Tensors({}, {})
+
+
+def write_text_settings(directory: Path, layout: Layout, tokenizer: Tokenizer | None) -> None:
+    """Write how a model turns texts into vectors, if it does: all files of these modules but their weights."""
+    width = layout.config.hidden_size
+    if layout.embedder:
+        sentence_transformers.write_embedder(directory, layout.embedder, width)
+    if layout.sparse:
+        sparse_encoder.write_sparse(directory, layout.sparse, layout.vector_size, tokenizer)
+    if layout.multi_vector:
+        multi_vector_encoder.write_multi_vector(directory, layout.multi_vector, width)
 
 
 def take_beside(tensors: dict[str, np.ndarray], directory: Path, tokens: int | None) -> dict[Path, dict]:

@@ -99,8 +99,8 @@ def pair_scorer(
         outputs = model.run(inputs.rows, read_documents.computation)
         of_documents = dict(zip(documents, read_documents.postprocess(inputs, outputs), strict=True))
         for query, group in groupby(pairs, key=itemgetter(0)):
-            found = [of_documents[document] for _, document in group]
-            yield from max_sim_matrix([of_queries[query]], found, mean)[0].tolist()
+            candidates = [of_documents[document] for _, document in group]
+            yield from max_sim_matrix([of_queries[query]], candidates, mean)[0].tolist()
 
     return score
 

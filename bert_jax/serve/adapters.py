@@ -10,7 +10,8 @@ from bert_jax.hub.adapter import CONFIG, WEIGHTS
 from bert_jax.inference.adapters import AdapterModels
 from bert_jax.inference.engine import open_directory
 from bert_jax.search.index_manifest import INDEX_FILE
-from bert_jax.serve.models import ServedModel, serve_model
+from bert_jax.serve.models import serve_model
+from bert_jax.serve.served_model import ServedModel
 
 Facts = tuple[tuple[int, int], ...]  # (time of the last change, size) of each file
 

@@ -20,7 +20,6 @@ from bert_jax.serve.call import Call
 from bert_jax.serve.compute_queue import BatchRows, ComputeQueue
 from bert_jax.serve.dialects import openai, own
 from bert_jax.serve.metrics import ERRORS, PARTS, Metrics
-from bert_jax.serve.models import ServedModel
 from bert_jax.serve.requests import (
     Disconnected,
     Receive,
@@ -34,6 +33,7 @@ from bert_jax.serve.requests import (
     unavailable,
 )  # fmt: skip
 from bert_jax.serve.route import Route, describe_server, read_dialects
+from bert_jax.serve.served_model import ServedModel
 from bert_jax.serve.settings import ServeSettings
 
 if TYPE_CHECKING:  # it needs JAX

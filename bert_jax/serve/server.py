@@ -33,7 +33,8 @@ from bert_jax.search.index_manifest import INDEX_FILE
 from bert_jax.serve.application import Application
 from bert_jax.serve.connection import Connection
 from bert_jax.serve.metrics import Metrics
-from bert_jax.serve.models import SERVED, ServedModel, serve_model
+from bert_jax.serve.models import SERVED, serve_model
+from bert_jax.serve.served_model import ServedModel
 from bert_jax.serve.settings import BATCHES_AT_ONCE, BATCHES_QUEUED, STOPPING, ServeSettings
 
 if TYPE_CHECKING:

@@ -13,8 +13,9 @@ import bert_jax
 from bert_jax.inference.zero_shot import CandidateLabels
 from bert_jax.serve.application import Application
 from bert_jax.serve.call import Call
-from bert_jax.serve.models import ServedClassifier, ServedMultiVectorEmbedder
+from bert_jax.serve.models import ServedClassifier
 from bert_jax.serve.requests import Refusal
+from bert_jax.serve.served_embedders import ServedMultiVectorEmbedder
 from bert_jax.serve.settings import ServeSettings
 
 pytestmark = pytest.mark.skipif(not shutil.which("curl"), reason="curl is not installed")
