@@ -34,7 +34,7 @@ TEXT_FLAGS = (
 )  # fmt: skip
 # Flags that do not apply if an index is measured, and those that apply to nothing else.
 TABLE_FLAGS = ("text", "text_pair", "label", "label_separator", "skip_bad", "out_of_scope", "dimensions")
-INDEX_FLAGS = ("rerank", "rerank_top", "embedder", "sparse_model")
+INDEX_FLAGS = ("rerank", "rerank_top", "embedder", "sparse_model", "multi_vector_model")
 
 
 @verb(
@@ -71,7 +71,14 @@ INDEX_FLAGS = ("rerank", "rerank_top", "embedder", "sparse_model")
     DIMENSIONS,
     flag("--embedder", metavar="DIR", help="for an index: directory of its model, if it was moved"),
     flag("--sparse-model", metavar="DIR", help="for an index: directory of its sparse model, if it was moved"),
-    flag("--rerank", metavar="DIR", help="for an index: cross-encoder that reranks the top passages"),
+    flag(
+        "--multi-vector-model", metavar="DIR",
+        help="for an index: directory of its multi-vector embedder, if it was moved",
+    ),
+    flag(
+        "--rerank", metavar="DIR",
+        help="for an index: cross-encoder or multi-vector embedder that reranks the top passages",
+    ),
     RERANK_TOP,
     *ENGINE,
 )  # fmt: skip
@@ -120,5 +127,8 @@ def measure_index(args, command: str) -> None:
     if unused := given_flags(args, TABLE_FLAGS) + ["--long-texts"] * (args.long_texts != "truncate"):
         raise BertJaxError(f"{unused[0]} is not for an index; leave it out")
     eval_config = IndexEvalConfig(args.data, args.split, args.rerank, args.rerank_top)
-    index = Index.open(args.index, args.embedder, False, sparse_model=args.sparse_model, **engine_of(args))
+    index = Index.open(
+        args.index, args.embedder, sparse_model=args.sparse_model, multi_vector_model=args.multi_vector_model,
+        **engine_of(args),
+    )  # fmt: skip
     print(describe_index_evaluation(index, eval_config, args.report, command).format(args.json))

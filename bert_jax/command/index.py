@@ -4,7 +4,14 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bert_jax.command.flags import DOCUMENT_COLUMNS, flag, positive_integer, verb, whole_number_type
+from bert_jax.command.flags import (
+    DOCUMENT_COLUMNS,
+    flag,
+    number_type,
+    positive_integer,
+    verb,
+    whole_number_type,
+)
 from bert_jax.core.errors import BertJaxError, one_line
 from bert_jax.core.terminal import pluralize, print_line
 from bert_jax.text.line_reader import read_lines
@@ -37,6 +44,14 @@ ALLOWED_WITH_EXPORT = ("output", "export", "run", "debug")
     flag("--model", metavar="DIR", help="embedder of the passages (default: that of the index, or else only keywords)"),
     flag(
         "--sparse-model", metavar="DIR", help="sparse embedder (SPLADE) of the passages (default: that of the index)",
+    ),
+    flag(
+        "--multi-vector-model", metavar="DIR", help="multi-vector embedder (ColBERT) of the passages, whose token "
+        "vectors are stored (default: that of the index)",
+    ),
+    flag(
+        "--pool-factor", type=number_type(1), metavar="N", help="average token vectors of a passage that are near, so "
+        "that N times fewer are stored (default: as the multi-vector embedder does)",
     ),
     flag(
         "--vectors", metavar="FOLDER", help="vectors that `embed --ray` wrote for the texts of DOCS, which are not "
@@ -128,6 +143,8 @@ def update_index(args) -> None:
         args.language,
         args.vectors,
         args.sparse_model,
+        args.multi_vector_model,
+        args.pool_factor,
     )
     columns = DocumentColumns(args.text, args.id, args.title)
     source = DocumentSource(args.documents, columns) if args.documents else None

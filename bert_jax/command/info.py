@@ -48,13 +48,14 @@ def describe_index(index: "Index", directory: str, as_json: bool) -> str:
     size = (Path(directory) / INDEX_FILE).stat().st_size + sum(
         facts["bytes"] for _, facts in manifest.files()
     )
-    model, sparse_model = manifest.model, manifest.sparse_model
+    model, sparse_model, token_model = manifest.model, manifest.sparse_model, manifest.multi_vector_model
     if as_json:
         facts = {
             "directory": directory, "documents": len(index), "passages": manifest.passages, "bytes": size,
             "model": model and model.path, "dimensions": model and model.dimensions, "retrievers": index.retrievers,
             "sparse_model": sparse_model and sparse_model.path,
             "max_active_dims": sparse_model and sparse_model.max_active_dims,
+            "multi_vector_model": token_model and token_model.path, "pool_factor": manifest.pool_factor,
             "passage_tokens": manifest.passage_tokens, "overlap": manifest.overlap,
             "language": manifest.language, "quantization": manifest.quantization, "approximate": manifest.approximate,
             "recall": manifest.recall and manifest.recall.recall,
@@ -70,6 +71,9 @@ def describe_index(index: "Index", directory: str, as_json: bool) -> str:
         "model": f"{model.path}, vectors of {model.dimensions:,}" if model else "none",
         "sparse": f"{sparse_model.path}, at most {sparse_model.max_active_dims} tokens of a passage"
         if sparse_model
+        else "",
+        "tokens": f"{token_model.path}, vectors of {token_model.dimensions:,} for each token"
+        if token_model
         else "",
         "retrievers": ", ".join(index.retrievers),
         "language": f"{manifest.language}, stemmed" if manifest.stemmed_language else "none, not stemmed",

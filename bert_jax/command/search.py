@@ -30,17 +30,22 @@ TOKEN = re.compile(r"\S+")
     flag("query", nargs="?", metavar="QUERY", help="text to search for"),
     flag("--queries", metavar="FILE", help="file with one query per line, or a table, instead of QUERY"),
     flag("--top-k", type=positive_integer, default=10, metavar="N", help="number of passages to show (default 10)"),
-    flag("--retrievers", metavar="NAMES", help="keywords, vectors, sparse; several with commas (default: all)"),
+    flag(
+        "--retrievers", metavar="NAMES",
+        help="keywords, vectors, sparse, late_interaction; several with commas (default: all)",
+    ),
     flag("--weights", metavar="NAME=W,...", help="weights of the retrievers, as keywords=1,vectors=2 (default 1)"),
-    flag("--rerank", metavar="DIR", help="cross-encoder that reranks the top passages"),
+    flag("--rerank", metavar="DIR", help="cross-encoder or multi-vector embedder that reranks the top passages"),
     RERANK_TOP,
     flag("--model", metavar="DIR", help="directory of the index's model, if it was moved"),
     flag("--sparse-model", metavar="DIR", help="directory of the index's sparse model, if it was moved"),
+    flag("--multi-vector-model", metavar="DIR", help="directory of its multi-vector embedder, if it was moved"),
     flag("--verify", action="store_true", help="check the hashes of all files first"),
     flag(
         "--explain", action="store_true",
-        help="for each passage, show its rank and score in keywords, vectors, sparse vectors, their fusion (sum of "
-        "scaled scores) and the reranker, and what each word or token of the query adds to the score",
+        help="for each passage, show its rank and score in each retriever, their fusion (sum of scaled scores) and the "
+        "reranker, and what each word or token of the query adds to the score; for token vectors, also the word of the "
+        "passage that it matched",
     ),
     flag("--full", action="store_true", help="print whole passages, not excerpts"),
     flag("--json", action="store_true", help="print a JSON object for each query"),
@@ -58,8 +63,9 @@ def search(args):
     from bert_jax.search.keywords import WordFinder
 
     index = indexes.Index.open(
-        args.index, args.model, args.verify, sparse_model=args.sparse_model, **engine_of(args)
-    )
+        args.index, args.model, args.verify, sparse_model=args.sparse_model,
+        multi_vector_model=args.multi_vector_model, **engine_of(args),
+    )  # fmt: skip
     if not len(index):
         raise BertJaxError(
             f"{args.index} holds no documents; `bert-jax index DOCS --output {args.index}` adds some"
@@ -70,7 +76,9 @@ def search(args):
     typed = [] if args.query is None else [replace_surrogates(args.query)]
     queries = iter(typed or read_queries(args.queries))
     while some := list(islice(queries, QUERIES_AT_ONCE)):
-        by_query = index.search(some, args.top_k, retrievers, weights, args.rerank, rerank_top)
+        by_query = index.search(
+            some, args.top_k, retrievers, weights, args.rerank, rerank_top, explain=args.explain
+        )
         for query, hits in zip(some, by_query, strict=True):
             if args.json:
                 print(to_json({"query": query, "hits": [hit_to_json(hit, args.explain) for hit in hits]}))

@@ -29,6 +29,7 @@ from bert_jax.report.evaluation import Evaluation
 from bert_jax.report.plots import finish_axes, save_plot
 from bert_jax.report.prediction_page import markdown_table
 from bert_jax.search.index import FUSION, KEYWORDS, RERANK_TOP, VECTORS, Hit, Index
+from bert_jax.search.retrievers import count_bytes
 
 SHOWN_MEASURES = (MAIN_METRIC, "mrr@10", "recall@100")
 RERANKED = "reranked"
@@ -68,6 +69,7 @@ class SearchMethod:
     sums: ScoreSums
     search: SearchResults
     milliseconds: np.ndarray
+    bytes_per_document: float  # of the files that it searches
 
     @property
     def quality(self) -> np.ndarray:
@@ -126,29 +128,34 @@ def measure_searches(index: Index, judged: BeirDataset, name: str, settings: dic
     passages, documents = index.manifest.passages, len(index)
     top = DEPTH * min(3, -(-passages // max(documents, 1)))  # several passages may be of one document
     queries = [*judged.queries.values()]
-    index.search(queries[0], top, **settings)  # warm-up: don't time what the first search opens and compiles
+    index.search(
+        queries[0], top, explain=False, **settings
+    )  # warm-up: don't time what the first search opens and compiles
     rankings, milliseconds = [], []
     for query in track(queries, "queries", name):
         begun = time.perf_counter()
-        hits: list[Hit] = index.search(query, top, **settings)
+        hits: list[Hit] = index.search(query, top, explain=False, **settings)
         milliseconds.append(1000 * (time.perf_counter() - begun))
         rankings.append(list(dict.fromkeys(hit.id for hit in hits))[:DEPTH])
     sums = retrieval.ranking_metrics(rankings, [*judged.relevant.values()])
     search = SearchResults.from_ids(judged, queries, rankings, name)
-    return SearchMethod(name, sums, search, np.array(milliseconds))
+    size = count_bytes(index.manifest, settings.get("retrievers", index.retrievers))
+    return SearchMethod(name, sums, search, np.array(milliseconds), size / max(documents, 1))
 
 
 def format_comparison(compared: IndexComparison) -> list[str]:
     width = max(len(way.name) for way in compared.methods)
     lines = [compared.what, *compared.notes, ""]
-    lines.append(
-        f"  {'':<{width}}{''.join(f'{name:>26}' for name in SHOWN_MEASURES)}  ms per query: median, p99"
-    )
+    costs = "ms per query: median, p99  bytes per document"
+    lines.append(f"  {'':<{width}}{''.join(f'{name:>26}' for name in SHOWN_MEASURES)}  {costs}")
     for way in compared.methods:
         known = way.intervals
         cells = (f"{x.value:.4f} ({x.low:.4f}-{x.high:.4f})" for x in map(known.__getitem__, SHOWN_MEASURES))
         times = f"{way.quantile(0.5):.1f}, {way.quantile(0.99):.1f}"
-        lines.append(f"  {way.name:<{width}}{''.join(f'{cell:>26}' for cell in cells)}  {times:>25}")
+        lines.append(
+            f"  {way.name:<{width}}{''.join(f'{cell:>26}' for cell in cells)}  {times:>25}"
+            f"  {way.bytes_per_document:>18,.0f}"
+        )
     lines += ["", f"  differences of {MAIN_METRIC}"]
     for (a, b), gaps in compared.differences.items():
         gap = gaps[MAIN_METRIC]
@@ -175,6 +182,7 @@ def comparison_to_json(
             way.name: {
                 "metrics": {name: asdict(interval) for name, interval in way.intervals.items()},
                 "milliseconds": {"median": way.quantile(0.5), "p99": way.quantile(0.99)},
+                "bytes_per_document": way.bytes_per_document,
             }
             for way in compared.methods
         },
@@ -189,8 +197,12 @@ def write_index_report(directory: Path, compared: IndexComparison, command: str)
     lines = [f"# {compared.what}", "", *(f"- {note}" for note in compared.notes), "", "## Scores", ""]
     lines += [*score_table(compared.methods), "", "Times are from searches run one after another.", ""]
     lines += ["## Differences", "", *difference_table(compared), ""]
-    file = plot_quality(directory / "quality.png", compared.methods)
+    times = [way.quantile(0.5) for way in compared.methods]
+    file = plot_quality(directory / "quality.png", compared.methods, times, "milliseconds a query (median)")
     lines += picture_lines("Quality and time", f"{MAIN_METRIC} over milliseconds a query", file)
+    sizes = [way.bytes_per_document for way in compared.methods]
+    file = plot_quality(directory / "size.png", compared.methods, sizes, "bytes a document")
+    lines += picture_lines("Quality and size", f"{MAIN_METRIC} over bytes a document", file)
     curves = {way.name: way.search.recall for way in compared.methods if " + " not in way.name}
     file = plot_recall(directory / "recall.png", curves, "recall: share of the relevant documents found")
     lines += picture_lines("Recall by depth", "recall by depth", file)
@@ -200,29 +212,37 @@ def write_index_report(directory: Path, compared: IndexComparison, command: str)
     write_atomically(directory / "report.md", "\n".join(lines))
 
 
-def plot_quality(path: Path, ways: Sequence[SearchMethod]) -> str:
-    """Plot each way's score, with its 95 % interval, over the median time of a query."""
+def plot_quality(path: Path, ways: Sequence[SearchMethod], costs: Sequence[float], label: str) -> str:
+    """Plot each way's score, with its 95 % interval, over what it costs."""
 
     def draw(axes):
-        for way in ways:
-            score, median = way.intervals[MAIN_METRIC], way.quantile(0.5)
+        for way, cost in zip(ways, costs, strict=True):
+            score = way.intervals[MAIN_METRIC]
             spread = [[score.value - score.low], [score.high - score.value]]
-            axes.errorbar(median, score.value, spread, fmt="o", capsize=3, label=way.name)
-            axes.annotate(way.name, (median, score.value), (5, 4), textcoords="offset points", fontsize=8)
+            axes.errorbar(cost, score.value, spread, fmt="o", capsize=3, label=way.name)
+            axes.annotate(way.name, (cost, score.value), (5, 4), textcoords="offset points", fontsize=8)
         axes.set_xscale("log")
         axes.margins(x=0.25)
-        finish_axes(axes, "milliseconds a query (median)", f"{MAIN_METRIC}, 95 % interval", 4)
+        finish_axes(axes, label, f"{MAIN_METRIC}, 95 % interval", 4)
 
     return save_plot(path, (6, 4.2), draw)
 
 
 def score_table(ways: Sequence[SearchMethod]) -> list[str]:
     rows = [
-        (way.name, name, x.value, f"{x.low:.4f} to {x.high:.4f}", f"{way.quantile(0.5):.1f}")
+        (
+            way.name,
+            name,
+            x.value,
+            f"{x.low:.4f} to {x.high:.4f}",
+            f"{way.quantile(0.5):.1f}",
+            f"{way.bytes_per_document:,.0f}",
+        )
         for way in ways
         for name, x in way.intervals.items()
     ]
-    return markdown_table(("search", "score", "value", "95 % interval", "median ms per query"), rows)
+    header = "search", "score", "value", "95 % interval", "median ms per query", "bytes per document"
+    return markdown_table(header, rows)
 
 
 def difference_table(compared: IndexComparison) -> list[str]:

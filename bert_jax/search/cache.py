@@ -1,6 +1,7 @@
 """Cache computed numbers in the files of a folder, looked up by the contents that they were computed from.
 
-A file holds keys, which are hashes of contents, and a row of numbers for each key. It is written atomically and never
+A file holds keys, which are hashes of contents, and a row of numbers for each key. Rows of different lengths stand one
+after another, behind the start of each. A file is written atomically and never
 changed, so an interrupted command can resume, and several commands may fill the same folder.
 """
 
@@ -8,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from bert_jax.core.hashes import json_digest
 from bert_jax.core.output import explain_os_errors
 from bert_jax.core.progress import Progress
 from bert_jax.inference.batching import tokens_per_batch
+from bert_jax.search.ragged_rows import RaggedRows
 from bert_jax.search.vector_files import gather_rows
 
 KEY = np.dtype("S16")
@@ -77,37 +79,56 @@ class RowCache:
     def write_file(self, keys: np.ndarray, rows: np.ndarray) -> None:
         path = self.folder / f"{json_digest(keys.tobytes().hex())}.npy"
         content = BytesIO()  # if the disk is full, np.save to a file raises an error that does not say so
-        np.save(content, keys)
-        np.save(content, rows.astype(np.float32))
+        ragged = RaggedRows.join(rows) if rows.dtype == object else None
+        arrays = (rows.astype(np.float32),) if ragged is None else (ragged.starts, ragged.values)
+        for array in (keys, *arrays):
+            np.save(content, array)
         write_atomically(path, content.getvalue(), shared=True)
         self.files.append(open_file(path))
 
 
 @dataclass(frozen=True)
 class CacheFile:
-    """The keys of the rows in a file, the byte offset of the rows, and their shape [N, ...]."""
+    """The keys of the rows in a file, the byte offset of the rows, their type and their shape [N, ...]; of rows of
+    different lengths, also where each starts."""
 
     path: Path
     keys: np.ndarray
     offset: int
+    dtype: np.dtype
     shape: tuple[int, ...]
+    starts: np.ndarray | None
 
-    def rows(self) -> np.ndarray:
-        return np.memmap(self.path, np.float32, "r", self.offset, self.shape)
+    def rows(self) -> np.ndarray | RaggedRows:
+        # No bytes cannot be mapped.
+        values = (
+            np.memmap(self.path, self.dtype, "r", self.offset, self.shape)
+            if all(self.shape)
+            else np.empty(self.shape, self.dtype)
+        )
+        return values if self.starts is None else RaggedRows(values, self.starts)
 
 
 def open_file(path: Path) -> CacheFile:
     with explain_os_errors(path), open(path, "rb") as file:
         try:
-            keys = np.load(file)
-            np.lib.format.read_magic(file)
-            shape, _, _ = np.lib.format.read_array_header_1_0(file)
-            opened = CacheFile(path, keys, file.tell(), shape)
-            if keys.dtype != KEY or keys.shape != shape[:1] or not opened.rows().nbytes:
+            keys, starts = np.load(file), None
+            shape, dtype = read_header(file)
+            if dtype == np.int64:
+                starts = np.fromfile(file, np.int64, shape[0])
+                shape, dtype = read_header(file)
+            opened = CacheFile(path, keys, file.tell(), dtype, shape, starts)
+            if keys.dtype != KEY or keys.shape != opened.rows().shape[:1] or not len(keys):
                 raise ValueError("the numbers of keys and rows differ")
         except (ValueError, EOFError) as error:
             raise BertJaxError(f"{path} is damaged; delete it, and run the same command again") from error
     return opened
+
+
+def read_header(file: BinaryIO) -> tuple[tuple[int, ...], np.dtype]:
+    np.lib.format.read_magic(file)
+    shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+    return shape, dtype
 
 
 @dataclass(frozen=True)

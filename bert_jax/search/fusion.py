@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 
@@ -13,15 +14,24 @@ PassagePlace = tuple[int, int]  # the index of a segment, and of a passage in it
 Ranking = dict[PassagePlace, float]  # passages and their scores, best first
 
 
+class Explanation(Protocol):
+    """What made the scores of passages."""
+
+    def explain(self, segment: int, passage: int) -> dict[str, float]:
+        """Return what each word added to the score of a passage."""
+
+
+Ranked = tuple[Ranking, Explanation | None]
+
+
 @dataclass(frozen=True)
 class RankingEntry:
     """The rank and the score of a passage in one ranking: of a retriever, of the fusion or of the reranker."""
 
     rank: int
     score: float
-    words: dict[str, float] = field(
-        default_factory=dict
-    )  # what each word, or token of a sparse vector, added
+    # What each word added, or each token of a sparse vector, or each token of a query with the word that it matched.
+    words: dict[str, float] = field(default_factory=dict)
 
 
 def fuse_rankings(rankings: Mapping[str, Ranking], weights: Mapping[str, float]) -> dict[PassagePlace, float]:

@@ -8,32 +8,46 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from bert_jax.core.caller_warning import warn_caller
 from bert_jax.core.config import Range, check_flag, check_number
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.paths import require_path
 from bert_jax.inference import exact_search
 from bert_jax.metrics.retrieval import DEPTH
 from bert_jax.search.documents import DocumentColumns, Documents
-from bert_jax.search.fusion import PassagePlace, Ranking, RankingEntry, fuse_rankings
-from bert_jax.search.index_manifest import DENSE_ROWS, SPARSE_ROWS, IndexManifest
+from bert_jax.search.fixed_encodings import find_by_tokens
+from bert_jax.search.fusion import Explanation, PassagePlace, Ranked, Ranking, RankingEntry, fuse_rankings
+from bert_jax.search.index_manifest import (
+    DENSE_ROWS,
+    MODEL_SETTINGS,
+    SPARSE_ROWS,
+    TOKEN_ROWS,
+    IndexManifest,
+)
 from bert_jax.search.keywords import KeywordSearch
 from bert_jax.search.nearest import find_nearest
 from bert_jax.search.postings import WeightedQuery
-from bert_jax.search.segment import Segment, read_current, search_text
+from bert_jax.search.reranking import MatchedQuery, load_reranker, open_ranker
+from bert_jax.search.retrievers import (
+    FUSION,
+    KEYWORDS,
+    LATE_INTERACTION,
+    RERANKER,
+    SPARSE,
+    VECTORS,
+    available_retrievers,
+    choose_retrievers,
+    read_queries,
+)
+from bert_jax.search.segment import Segment, read_current
 from bert_jax.search.sparse import weight_query
-from bert_jax.text.array_likes import to_plain_list
-from bert_jax.text.truncation import TruncationCounter
 
 if TYPE_CHECKING:  # imported only where they are used: what builds models, and what imports this file
     from bert_jax.inference.encoder import Encoder
-    from bert_jax.search.index_encoder import IndexEncoder, IndexModel
+    from bert_jax.search.index_encoder import IndexEncoder, IndexModel, TokenIndexEncoder
     from bert_jax.search.index_writer import UpdateCounts
 
-KEYWORDS, VECTORS, SPARSE, FUSION, RERANKER = "keywords", "vectors", "sparse", "fusion", "reranker"
 RERANK_TOP = 50  # passages that a reranker scores
 AnyPath = str | PathLike[str]
-RankedTerms = tuple[Ranking, WeightedQuery]  # and what the terms of the query added to the scores
 
 
 @dataclass(frozen=True)
@@ -60,27 +74,31 @@ class Index:
         path: AnyPath,
         model: "IndexModel | None" = None,
         sparse_model: "IndexModel | None" = None,
+        multi_vector_model: "IndexModel | None" = None,
         **computed: Any,
     ):
         self.path, self.computed = require_path(path, "path"), computed
-        self.model, self.sparse_model = model, sparse_model
-        for name, given in {"model": model, "sparse_model": sparse_model}.items():
+        self.model, self.sparse_model, self.multi_vector_model = model, sparse_model, multi_vector_model
+        for name, given in self.given.items():
             if given is not None:
                 from bert_jax.search.index_encoder import require_model
 
                 require_model(given, name)
         self.encoders: dict[str, IndexEncoder] = {}  # by the file of their rows
-        self.rerankers: dict[str, Encoder] = {}
+        self.rerankers: dict[str, Encoder] = {}  # by their directories
+        self.rankers: dict[Encoder, TokenIndexEncoder] = {}
 
     @classmethod
     def open(
         cls, path: AnyPath, model: "IndexModel | None" = None, verify: bool = False, *, engine: str = "auto",
         dtype: str = "float32", batch_invariant: bool = False, sparse_model: "IndexModel | None" = None,
+        multi_vector_model: "IndexModel | None" = None,
     ) -> "Index":  # fmt: skip
         """Open an index. `model` is the model's directory if it has moved since the index was built, or the model if it
-        is loaded already; so is `sparse_model`. The hashes of all files are checked with `verify`; without it, texts,
-        postings and vectors above 4 MiB are not hashed. `engine`, `dtype` and `batch_invariant` are those of
-        `bert_jax.load`, for the models and for rerankers that `search` names by their directories.
+        is loaded already; so are `sparse_model` and `multi_vector_model`. The hashes of all files are checked with
+        `verify`; without it, texts, postings and vectors above 4 MiB are not hashed. `engine`, `dtype` and
+        `batch_invariant` are those of `bert_jax.load`, for the models and for rerankers that `search` names by their
+        directories.
 
         >>> len(bert_jax.Index.open("index"))
         3
@@ -89,9 +107,13 @@ class Index:
         from bert_jax.inference.engine import check_engine
 
         check_engine(engine)
-        index = cls(path, model, sparse_model, engine=engine, dtype=dtype, batch_invariant=batch_invariant)
+        index = cls(
+            path, model, sparse_model, multi_vector_model,
+            engine=engine, dtype=dtype, batch_invariant=batch_invariant,
+        )  # fmt: skip
         index.manifest, index.segments = read_current(index.path, verify)
-        for rows, given in {DENSE_ROWS: model, SPARSE_ROWS: sparse_model}.items():
+        for rows, name in MODEL_SETTINGS.items():
+            given = index.given[name]
             if given is not None and rows not in index.manifest.models:
                 raise BertJaxError(f"{path} was not built with a model like {given!s:.60}; leave it out")
         return index
@@ -112,14 +134,17 @@ class Index:
         id: str = "",
         title: str = "",
         sparse_model: "IndexModel | None" = None,
+        multi_vector_model: "IndexModel | None" = None,
+        pool_factor: float | None = None,
     ) -> "Index":
         """Build an index in the directory `path`, as `bert-jax index` does, and open it.
 
         `documents` are a path or a list of `Path`s, which are read like the command's DOCS, or documents in memory: a
         list or an iterator of texts, which get the ids "0", "1", ..., of pairs (id, text), or of dicts with `id`,
         `text` and perhaps `title`. They are found by keywords, with a `model`, an embedder's directory or an embedder
-        loaded from one, also by vectors, and with a `sparse_model` also by sparse vectors. Keywords match by the stems
-        of their `language`, as "english"; "auto" detects it, and "none" matches them as they are written. `text`, `id`
+        loaded from one, also by vectors, with a `sparse_model` also by sparse vectors, and with a `multi_vector_model`
+        also by token vectors, of which `pool_factor` averages so many to one. Keywords match by the stems of their
+        `language`, as "english"; "auto" detects it, and "none" matches them as they are written. `text`, `id`
         and `title` name columns of tables. A passage has `passage_tokens`, by default 256 or the model's maximum, and
         shares `overlap` tokens, by default an eighth, with the next. `quantize="binary"` searches vectors of a bit per
         dimension, and `approximate="hnsw"` an index of faiss; both rescore what they find with the full vectors.
@@ -130,18 +155,18 @@ class Index:
         """
         from bert_jax.search.index_update import IndexOptions, build_index
 
-        index = cls(path, model, sparse_model)
+        index = cls(path, model, sparse_model, multi_vector_model)
         options = IndexOptions(
-            index.model,
-            passage_tokens,
-            overlap,
-            quantize,
-            approximate,
-            language,
-            sparse_model=index.sparse_model,
+            passage_tokens=passage_tokens,
+            overlap=overlap,
+            quantization=quantize,
+            approximate=approximate,
+            language=language,
+            pool_factor=pool_factor,
+            **index.given,
         )
         build_index(index.path, options, documents, DocumentColumns(text, id, title))
-        return cls.open(path, model, sparse_model=sparse_model)
+        return cls.open(path, **index.given)
 
     def add(
         self, documents: Documents, *, text: str = "", id: str = "", title: str = "", replace: bool = False
@@ -189,12 +214,17 @@ class Index:
         segments = [(segment.postings, segment.live) for segment in self.segments]
         return KeywordSearch(segments, self.manifest.stemmed_language)
 
-    def encoder_of(self, rows: str) -> "IndexEncoder":
+    @property
+    def given(self) -> dict[str, Any]:
+        """The models that were given to open the index, by the names of their arguments."""
+        return {name: getattr(self, name) for name in MODEL_SETTINGS.values()}
+
+    def encoder_of(self, rows: str) -> Any:
         """Return the model of the rows in a file of the segments; it is loaded when it is first asked for."""
         from bert_jax.search.index_encoder import ENCODERS, load_encoder
 
         if rows not in self.encoders:
-            given = self.model if rows == DENSE_ROWS else self.sparse_model
+            given = self.given[MODEL_SETTINGS[rows]]
             if (facts := self.manifest.models.get(rows)) is None:
                 raise BertJaxError(f"{self.path} has no vectors because it was built without a model")
             self.encoders[rows] = load_encoder(ENCODERS[rows], self.path, facts, given, **self.computed)
@@ -204,12 +234,14 @@ class Index:
     def search(
         self, query: str, top_k: int = ..., retrievers: Sequence[str] | None = ...,
         weights: Mapping[str, float] | None = ..., reranker: "AnyPath | Encoder | None" = ..., rerank_top: int = ...,
+        explain: bool = ...,
     ) -> list[Hit]: ...  # fmt: skip
 
     @overload
     def search(
         self, query: Sequence[str], top_k: int = ..., retrievers: Sequence[str] | None = ...,
         weights: Mapping[str, float] | None = ..., reranker: "AnyPath | Encoder | None" = ..., rerank_top: int = ...,
+        explain: bool = ...,
     ) -> list[list[Hit]]: ...  # fmt: skip
 
     def search(
@@ -220,13 +252,16 @@ class Index:
         weights: Mapping[str, float] | None = None,
         reranker: "AnyPath | Encoder | None" = None,
         rerank_top: int = RERANK_TOP,
+        explain: bool = True,
     ) -> list[Hit] | list[list[Hit]]:
         """Return the `top_k` best passages for a query, or a list of them for each of several queries.
 
-        `retrievers` are "keywords" (BM25), "vectors" (cosine) and "sparse" (inner product), by default all that the
-        index has. The rankings of several retrievers are fused with `weights`, 1 by default. A `reranker`, a cross-
-        encoder or its directory, rescores the first `rerank_top` passages; the other passages follow them with their
-        previous order and scores.
+        `retrievers` are "keywords" (BM25), "vectors" (cosine), "sparse" (inner product) and "late_interaction" (MaxSim
+        of token vectors), by default all that the index has. The rankings of several retrievers are fused with
+        `weights`, 1 by default. A `reranker`, a cross-encoder or a multi-vector embedder or the directory of one,
+        rescores the first `rerank_top` passages; the other passages follow them with their previous order and scores.
+        If the index has the token vectors of that embedder, it reads the query alone. Without `explain`, hits do not
+        say what each word added to their scores, which takes a while for token vectors.
 
         >>> hits = bert_jax.Index.open("index").search("where do cats land?", top_k=2)
         >>> hits[0].id, hits[0].text
@@ -235,66 +270,47 @@ class Index:
         queries = read_queries(query)
         check_number(top_k, "top_k", is_whole=True, allowed=Range(1))
         check_number(rerank_top, "rerank_top", is_whole=True, allowed=Range(1))
-        retrievers, weights = self.check_retrievers(retrievers, weights), weights or {}
+        check_flag(explain, "explain")
+        retrievers, weights = choose_retrievers(self, retrievers, weights), weights or {}
         for segment in self.segments:
             segment.files.refuse_truncated()
-        cross_encoder = None if reranker is None else self.load_reranker(reranker)
-        depth = max(top_k, DEPTH if len(retrievers) > 1 else 0, rerank_top if cross_encoder else 0)
-        rank_by = {KEYWORDS: self.rank_keywords, VECTORS: self.rank_vectors, SPARSE: self.rank_sparse}
+        ranker = None if reranker is None else open_ranker(self, self.load_reranker(reranker))
+        depth = max(top_k, DEPTH if len(retrievers) > 1 else 0, rerank_top if ranker else 0)
+        rank_by = {
+            KEYWORDS: self.rank_keywords,
+            VECTORS: self.rank_vectors,
+            SPARSE: self.rank_sparse,
+            LATE_INTERACTION: self.rank_late_interaction,
+        }
         by_query = zip(*(rank_by[name](queries, depth) for name in retrievers), strict=True)
-        truncated = TruncationCounter(cross_encoder.config.max_position_embeddings) if cross_encoder else None
         hits = []
         for text, of_query in zip(queries, by_query, strict=True):
             rankings = {name: ranking for name, (ranking, _) in zip(retrievers, of_query, strict=True)}
-            terms = {name: query for name, (_, query) in zip(retrievers, of_query, strict=True) if query}
+            explained = {name: query for name, (_, query) in zip(retrievers, of_query, strict=True)}
             best = rankings[retrievers[0]]
             if len(retrievers) > 1:
                 best = rankings[FUSION] = self.sort_passages(fuse_rankings(rankings, weights))
-            if cross_encoder and truncated:
-                reranked = rankings[RERANKER] = self.rerank(
-                    text, list(best)[:rerank_top], cross_encoder, truncated
-                )
+            if ranker:
+                reranked, explained[RERANKER] = ranker.rank(text, list(best)[:rerank_top])
+                rankings[RERANKER] = reranked
                 best = reranked | {place: score for place, score in best.items() if place not in reranked}
-            hits.append([self.make_hit(place, best[place], rankings, terms) for place in list(best)[:top_k]])
-        if truncated and truncated.truncated:
-            warn_caller(truncated.notice(what="pairs of a query and a passage"))
+            explained = explained if explain else {}
+            hits.append(
+                [self.make_hit(place, best[place], rankings, explained) for place in list(best)[:top_k]]
+            )
+        if ranker:
+            ranker.warn()
         return hits[0] if isinstance(query, str) else hits
 
     @property
     def retrievers(self) -> list[str]:
-        has = {KEYWORDS: True, VECTORS: self.manifest.model, SPARSE: self.manifest.sparse_model}
-        return [name for name, is_there in has.items() if is_there]
+        return available_retrievers(self.manifest)
 
-    def check_retrievers(
-        self, retrievers: Sequence[str] | None, weights: Mapping[str, float] | None
-    ) -> list[str]:
-        """Return the retrievers to search by. Raise if the index lacks one of them, or if a weight is invalid."""
-        available = self.retrievers
-        if weights is not None and not isinstance(weights, Mapping):
-            raise BertJaxError(f'weights must be a dict, as {{"keywords": 2}}, not {weights!r:.60}')
-        if retrievers is not None and not is_list_of_text(retrievers):
-            raise BertJaxError(f'retrievers must be a list, as ["keywords"], not {retrievers!r:.60}')
-        for name, option in (VECTORS, "--model"), (SPARSE, "--sparse-model"):
-            if name in (retrievers or ()) and name not in available:
-                what = "vectors" if name == VECTORS else "sparse vectors"
-                raise BertJaxError(
-                    f"{self.path} has no {what} because it was built without {option}; search it by "
-                    f"{' or '.join(available)}"
-                )
-        for name in [*(retrievers or ()), *(weights or ())]:
-            if name not in available:
-                raise BertJaxError(
-                    f'this index is searched by {" and ".join(available)}, not by "{name!s:.60}"'
-                )
-        for name, weight in (weights or {}).items():
-            check_number(weight, f"the weight of {name}", allowed=Range(0))
-        return [name for name in available if retrievers is None or name in retrievers] or available
-
-    def rank_keywords(self, queries: Sequence[str], depth: int) -> Iterator[RankedTerms]:
+    def rank_keywords(self, queries: Sequence[str], depth: int) -> Iterator[Ranked]:
         for text in queries:
             yield self.rank_terms(self.keywords.weight_query(text), depth)
 
-    def rank_vectors(self, queries: Sequence[str], depth: int) -> Iterator[tuple[Ranking, None]]:
+    def rank_vectors(self, queries: Sequence[str], depth: int) -> Iterator[Ranked]:
         for ranking in self.rank_nearest(self.encoder_of(DENSE_ROWS).encode_queries(queries), depth):
             yield ranking, None
 
@@ -305,12 +321,18 @@ class Index:
             self.merge_segments([of_segment[n] for of_segment in scored], depth) for n in range(len(vectors))
         ]
 
-    def rank_sparse(self, queries: Sequence[str], depth: int) -> Iterator[RankedTerms]:
+    def rank_late_interaction(self, queries: Sequence[str], depth: int) -> Iterator[Ranked]:
+        encoder = self.encoder_of(TOKEN_ROWS)
+        for query in encoder.encode_queries(queries):
+            ranking = self.merge_segments(find_by_tokens(query, self.segments, depth), depth)
+            yield ranking, MatchedQuery(query, self.segments, encoder)
+
+    def rank_sparse(self, queries: Sequence[str], depth: int) -> Iterator[Ranked]:
         segments = [(segment.sparse, segment.live) for segment in self.segments if segment.sparse]
         for vector, tokens in self.encoder_of(SPARSE_ROWS).encode_queries(queries):
             yield self.rank_terms(weight_query(vector, tokens, segments), depth)
 
-    def rank_terms(self, query: WeightedQuery, depth: int) -> RankedTerms:
+    def rank_terms(self, query: WeightedQuery, depth: int) -> Ranked:
         scored = []
         sizes = [len(segment.order) for segment in self.segments]
         for segment, scores in zip(self.segments, query.score_passages(sizes), strict=True):
@@ -339,42 +361,21 @@ class Index:
         return {place: scores[place] for place in sorted(scores, key=rank)}
 
     def load_reranker(self, reranker: "AnyPath | Encoder") -> "Encoder":
-        from bert_jax.inference.encoder import Encoder
-        from bert_jax.inference.load import load
-        from bert_jax.inference.reranker import check_cross_encoder
-
-        if isinstance(reranker, Encoder):
-            check_cross_encoder(reranker, "reranker")
-            return reranker
-        name = str(require_path(reranker, "reranker"))
-        if name not in self.rerankers:
-            model = load(name, **self.computed)
-            check_cross_encoder(model, name)
-            self.rerankers[name] = model
-        return self.rerankers[name]
-
-    def rerank(
-        self, query: str, places: Sequence[PassagePlace], model: "Encoder", truncated: TruncationCounter
-    ) -> Ranking:
-        from bert_jax.inference.reranker import rank_documents
-
-        texts = [search_text(*self.segments[segment].read_passage(passage)) for segment, passage in places]
-        ranked = rank_documents(model, query, texts, truncated=truncated)
-        return {places[index]: score for index, score in ranked}
+        return load_reranker(self, reranker)
 
     def make_hit(
         self,
         place: PassagePlace,
         score: float,
         rankings: Mapping[str, Ranking],
-        terms: Mapping[str, WeightedQuery],
+        explained: Mapping[str, Explanation | None],
     ) -> Hit:
         segment, passage = self.segments[place[0]], place[1]
         parts = {
             name: RankingEntry(
                 list(ranking).index(place) + 1,
                 ranking[place],
-                terms[name].explain(*place) if name in terms else {},
+                of_query.explain(*place) if (of_query := explained.get(name)) else {},
             )
             for name, ranking in rankings.items()
             if place in ranking
@@ -383,17 +384,3 @@ class Index:
         title, text = segment.read_passage(passage)
         start, end = segment.spans[passage].tolist()
         return Hit(name, score, text, start, end, title, parts)
-
-
-def read_queries(query: str | Sequence[str]) -> list[str]:
-    listed = [query] if isinstance(query, str) else to_plain_list(query)
-    if not is_list_of_text(listed):
-        raise BertJaxError(f"query must be a text or a list of texts, not {query!r:.60}")
-    if blank := [number for number, text in enumerate(listed) if not text.strip()]:
-        place = "query" if isinstance(query, str) else f"query[{blank[0]}]"
-        raise BertJaxError(f"{place} is blank; give words to search for")
-    return list(listed)
-
-
-def is_list_of_text(values: object) -> bool:
-    return isinstance(values, list | tuple) and all(isinstance(value, str) for value in values)

@@ -1,5 +1,7 @@
 """The models of an index: they compute the rows of documents and queries, and measure passages in tokens."""
 
+import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
@@ -13,10 +15,12 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.core.paths import require_path
 from bert_jax.hub.local_directory import resolve_directory
 from bert_jax.hub.model_directory import model_fingerprint
+from bert_jax.hub.multi_vector_encoder import DOCUMENT, QUERY
 from bert_jax.hub.onnx_files import NoOnnxFile
 from bert_jax.inference.computations import SparseVector
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.load import load
+from bert_jax.inference.multi_vector_embedder import MultiVectorEmbedder
 from bert_jax.inference.sparse_embedder import SparseEmbedder
 from bert_jax.inference.sparse_vectors import SparsePipeline, require_sparse
 from bert_jax.inference.text_vectors import (
@@ -28,11 +32,15 @@ from bert_jax.inference.text_vectors import (
     find_prompt_name,
     prompt_text,
 )
-from bert_jax.search.index_manifest import DENSE_ROWS, SPARSE_ROWS, IndexedModel
+from bert_jax.inference.token_vectors import TokenVectorPipeline, require_multi_vector
+from bert_jax.search.index_manifest import DENSE_ROWS, SPARSE_ROWS, TOKEN_ROWS, IndexedModel
+from bert_jax.search.late_interaction import TokenQuery, inverse_lengths, to_whole_numbers
 from bert_jax.search.passages import TokenizerCounter
+from bert_jax.search.ragged_rows import stack_ragged
 from bert_jax.search.sparse import MAX_ACTIVE_DIMS, pack_rows
 from bert_jax.text.truncation import TruncationCounter, TruncationWarner
 
+WORD = re.compile(r"\w+|[^\w\s]")
 IndexModel = str | PathLike[str] | Encoder  # a model's directory, or a model loaded from one
 
 
@@ -41,10 +49,21 @@ class IndexEncoder:
 
     flag = "--model"
 
-    def __init__(self, model: IndexModel, **computed: Any):
+    def __init__(self, model: IndexModel, pool_factor: float | None = None, **computed: Any):
         self.model = model if isinstance(model, Encoder) else self.open(model, **computed)
-        self.directory = directory_of(model)
+        self.source = model.directory if isinstance(model, Encoder) else model
+        self.pool_factor = None if pool_factor is None else float(pool_factor)
         self.truncated = TruncationCounter(self.max_length)
+
+    @cached_property
+    def directory(self) -> Path:
+        return resolve_directory(self.source).resolve()
+
+    def is_model_of(self, facts: IndexedModel | None) -> bool:
+        """Whether these facts, of an index, are those of this model."""
+        if facts is None or self.source is None:
+            return False
+        return replace(self.facts, path=facts.path) == facts
 
     def open(self, path: str | PathLike[str], **computed: Any) -> Encoder:
         return load(path, **computed)
@@ -63,6 +82,7 @@ class IndexEncoder:
             query_prompt=prompt_text(texts, find_prompt_name(texts, QUERY_PROMPTS)),
             document_prompt=prompt_text(texts, find_prompt_name(texts, DOCUMENT_PROMPTS)),
             max_length=self.max_length,
+            pool_factor=self.pool_factor,
             **self.vector_facts,
         )
 
@@ -143,7 +163,99 @@ class SparseIndexEncoder(IndexEncoder):
             yield vector, [name(token) or f"[{token}]" for token in vector.ids.tolist()]
 
 
-ENCODERS = {DENSE_ROWS: IndexEncoder, SPARSE_ROWS: SparseIndexEncoder}
+class TokenIndexEncoder(IndexEncoder):
+    """The model of the token vectors."""
+
+    flag = "--multi-vector-model"
+
+    def __init__(self, model: IndexModel, pool_factor: float | None = None, **computed: Any):
+        super().__init__(model, pool_factor, **computed)
+        settings = require_multi_vector(self.model)
+        pools_lengths = pool_factor is None and settings.pooling and not settings.pooling.normalize
+        if not settings.normalize or pools_lengths:
+            raise BertJaxError(
+                f"{self.source or 'this model'} has token vectors of different lengths, and here they have length 1; "
+                "add a Normalize module to its modules.json"
+            )
+
+    def open(self, path: str | PathLike[str], **computed: Any) -> Encoder:
+        return MultiVectorEmbedder.load(path, **computed)
+
+    @property
+    def max_length(self) -> int:
+        settings = require_multi_vector(self.model)
+        return settings.longest(DOCUMENT, self.model.config.max_position_embeddings)
+
+    @property
+    def vector_facts(self) -> dict[str, Any]:
+        return {
+            "pooling": require_multi_vector(self.model).similarity,
+            "normalize": True,
+            "dimensions": self.model.layout.vector_size,
+        }
+
+    def pipeline(
+        self, prompts: Sequence[str] = QUERY_PROMPTS, truncated: TruncationCounter | None = None
+    ) -> TokenVectorPipeline:
+        task = DOCUMENT if prompts == DOCUMENT_PROMPTS else QUERY
+        return TokenVectorPipeline(self.model, task, pool_factor=self.pool_factor, truncated=truncated)
+
+    def encode_documents(self, texts: Sequence[str]) -> np.ndarray:
+        return stack_ragged([*map(to_whole_numbers, super().encode_documents(texts))])
+
+    def encode_queries(self, texts: Sequence[str]) -> Iterator[TokenQuery]:
+        pipeline = self.pipeline()
+        is_mean = require_multi_vector(self.model).similarity == "meanmaxsim"
+        for text, vectors in zip(texts, pipeline(texts), strict=True):
+            scaled = vectors / len(vectors) if is_mean else vectors
+            yield TokenQuery(scaled, token_names(pipeline, text))
+
+    def passage_words(self, text: str, stored: np.ndarray) -> list[str]:
+        """Return the words that each stored vector of a passage stands for; of pooled vectors, those of all tokens to
+        which it is nearest."""
+        uncounted = TruncationCounter(self.max_length)
+        pipeline = TokenVectorPipeline(self.model, DOCUMENT, pool_factor=1, truncated=uncounted)
+        words = compared_words(pipeline, text)
+        if len(words) == len(stored):
+            return words
+        (vectors,) = pipeline([text])
+        numbers = stored.astype(np.float32)
+        nearest = (vectors @ (numbers * inverse_lengths(numbers)[:, None]).T).argmax(1).tolist()
+        groups = (
+            [word for word, place in zip(words, nearest, strict=True) if place == n]
+            for n in range(len(stored))
+        )
+        return ["+".join(dict.fromkeys(group)) for group in groups]
+
+
+def token_names(pipeline: TokenVectorPipeline, text: str) -> list[str]:
+    """Return the names of the tokens of a text that are compared."""
+    (row,) = pipeline.preprocess([text]).rows
+    name = pipeline.model.tokenizer.rust.id_to_token
+    return [
+        name(number) or f"[{number}]"
+        for number, kept in zip(row.input_ids, pipeline.is_compared(row.input_ids), strict=True)
+        if kept
+    ]
+
+
+def compared_words(pipeline: TokenVectorPipeline, text: str) -> list[str]:
+    """Return, for each token of a text that is compared, the word in which it stands, or the token that is not of the
+    text."""
+    (row,) = pipeline.preprocess([text]).rows
+    before, names = len(pipeline.before), iter(token_names(pipeline, text))
+    words = [(match.start(), match.end(), match[0]) for match in WORD.finditer(text)]
+    found = []
+    for (start, end), kept in zip(row.offsets, pipeline.is_compared(row.input_ids), strict=True):
+        if kept:
+            name = next(names)
+            place = bisect_right(words, (start - before, len(text) + 1, "")) - 1
+            in_word = start < end and place >= 0 and start - before < words[place][1]
+            found.append(words[place][2] if in_word else name)
+    return found
+
+
+ENCODERS = {DENSE_ROWS: IndexEncoder, SPARSE_ROWS: SparseIndexEncoder, TOKEN_ROWS: TokenIndexEncoder}
 
 
 def require_model(model: object, name: str) -> None:
@@ -170,10 +282,10 @@ def load_encoder(
             f"the model of {index} is no longer at {facts.path}; name its directory with {kind.flag}"
         )
     try:
-        encoder = kind(facts.path if model is None else model, **computed)
+        encoder = kind(facts.path if model is None else model, facts.pool_factor, **computed)
     except NoOnnxFile as error:
         raise BertJaxError(f"{error}; name OUT with {kind.flag}, or after the index for `serve`") from None
-    if replace(encoder.facts, path=facts.path) != facts:
+    if not encoder.is_model_of(facts):
         raise BertJaxError(
             f"{encoder.directory} is not the model that {index} was built with; name that model or what "
             "`export` made of it, which counts as the same if it holds no other weights, or build a new index"

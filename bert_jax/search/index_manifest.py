@@ -24,7 +24,9 @@ from bert_jax.text.input_files import MEMORY_PREFIX
 
 INDEX_FILE, SEGMENTS, REMOVED, BUILDING = "index.json", "segments", "removed", "building"
 # The files of the rows that models compute for the passages of a segment.
-DENSE_ROWS, SPARSE_ROWS = "vectors.npy", "sparse.npy"
+DENSE_ROWS, SPARSE_ROWS, TOKEN_ROWS = "vectors.npy", "sparse.npy", "token_vectors.npy"
+# The setting of an index that holds the model of these rows, and the argument that names it.
+MODEL_SETTINGS = {DENSE_ROWS: "model", SPARSE_ROWS: "sparse_model", TOKEN_ROWS: "multi_vector_model"}
 VERSION = 2
 MAX_PASSAGE_TOKENS = 8192  # the most tokens of a passage
 
@@ -43,11 +45,7 @@ class IndexedModel:
     max_length: int
     dimensions: int
     max_active_dims: int = 0  # of a sparse vector: the most tokens that have a weight; 0: it is dense
-
-    @property
-    def row_shape(self) -> tuple[int, ...]:
-        """The shape of what a file holds for a passage: a vector, or the ids of tokens and their weights."""
-        return (2, self.max_active_dims) if self.max_active_dims else (self.dimensions,)
+    pool_factor: float | None = None  # of token vectors: so many are averaged to one; None: as the model does
 
 
 @dataclass(frozen=True)
@@ -92,12 +90,17 @@ class IndexManifest:
     segments: tuple[SegmentFacts, ...] = ()
     version: int = VERSION
     sparse_model: IndexedModel | None = None
+    multi_vector_model: IndexedModel | None = None
 
     @property
     def models(self) -> dict[str, IndexedModel]:
         """The models whose rows a segment has, by the file of these."""
-        models = {DENSE_ROWS: self.model, SPARSE_ROWS: self.sparse_model}
-        return {name: model for name, model in models.items() if model}
+        return models_by_rows(self)
+
+    @property
+    def pool_factor(self) -> float | None:
+        """The token vectors that are averaged to one; None if there are none, or if their model says how many."""
+        return self.multi_vector_model.pool_factor if self.multi_vector_model else None
 
     @property
     def stemmed_language(self) -> str | None:
@@ -149,6 +152,12 @@ class IndexManifest:
         return [source for source in self.sources if source not in named and source_exists(source)]
 
 
+def models_by_rows(settings: object) -> dict[str, Any]:
+    """Return the models that are set, by the file of their rows."""
+    models = {rows: getattr(settings, name) for rows, name in MODEL_SETTINGS.items()}
+    return {rows: model for rows, model in models.items() if model}
+
+
 def find_contradiction(manifest: IndexManifest) -> str | None:
     """Say what cannot be so in an index.json, whoever sealed it; None if nothing."""
     names = [segment.name for segment in manifest.segments]
@@ -176,10 +185,11 @@ def find_contradiction(manifest: IndexManifest) -> str | None:
             model.dimensions < 1
             or model.max_length < 1
             or (model.max_active_dims > 0) != (name == SPARSE_ROWS)
+            or not (model.pool_factor is None or (model.pool_factor >= 1 and name == TOKEN_ROWS))
         ):
             return (
                 f"a model reads {model.max_length} tokens and makes vectors of {model.dimensions} dimensions, "
-                f"at most {model.max_active_dims} of them active"
+                f"at most {model.max_active_dims} of them active, and pools {model.pool_factor} tokens"
             )
     if manifest.language not in (*LANGUAGES, None) and (manifest.language != AUTO or manifest.segments):
         return f'its language is "{manifest.language:.60}"'

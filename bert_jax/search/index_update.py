@@ -25,8 +25,10 @@ from bert_jax.search.index_manifest import (
     DENSE_ROWS,
     INDEX_FILE,
     MAX_PASSAGE_TOKENS,
-    SPARSE_ROWS,
+    MODEL_SETTINGS,
+    TOKEN_ROWS,
     IndexManifest,
+    models_by_rows,
     read_index_manifest,
 )
 from bert_jax.search.index_writer import (
@@ -67,12 +69,13 @@ class IndexOptions:
     language: str | None = None
     vectors: str | None = None  # a folder of vectors that were computed elsewhere
     sparse_model: IndexModel | None = None
+    multi_vector_model: IndexModel | None = None
+    pool_factor: float | None = None  # token vectors that are averaged to one
 
     @property
     def models(self) -> dict[str, IndexModel]:
         """The models that were given, by the file of their rows."""
-        given = {DENSE_ROWS: self.model, SPARSE_ROWS: self.sparse_model}
-        return {name: model for name, model in given.items() if model}
+        return models_by_rows(self)
 
 
 class IndexSettings:
@@ -80,6 +83,8 @@ class IndexSettings:
 
     def __init__(self, path: Path, options: IndexOptions, merging: bool = False):
         self.path, self.options = path, options
+        if options.pool_factor is not None:
+            check_number(options.pool_factor, "--pool-factor", allowed=Range(1))
         if options.language is not None:
             check_name(options.language, (AUTO, NONE, *LANGUAGES), "language")
         for model in options.models.values():
@@ -87,10 +92,12 @@ class IndexSettings:
                 raise BertJaxError(f"{path} is in the model's directory; name one elsewhere")
         existing = read_index_manifest(path) if (path / INDEX_FILE).exists() else None
         if existing is not None and not existing.changes:  # nothing was built with its settings
-            if existing.model and not options.model:
-                self.options = replace(self.options, model=existing.model.path)
-            if existing.sparse_model and not options.sparse_model:
-                self.options = replace(self.options, sparse_model=existing.sparse_model.path)
+            paths: dict[str, Any] = {
+                MODEL_SETTINGS[rows]: facts.path for rows, facts in existing.models.items()
+            }
+            given = {MODEL_SETTINGS[rows]: model for rows, model in options.models.items()}
+            factor = existing.pool_factor if options.pool_factor is None else options.pool_factor
+            self.options = replace(options, **paths | given, pool_factor=factor)
             existing = None
         self.is_new = existing is None
         self.manifest = self.new_manifest() if existing is None else self.existing_manifest(existing, merging)
@@ -100,7 +107,8 @@ class IndexSettings:
         """The models, by the file of their rows."""
         given = self.options.models
         if self.is_new:
-            return {name: ENCODERS[name](model) for name, model in given.items()}
+            pooled = {TOKEN_ROWS: self.options.pool_factor}
+            return {name: ENCODERS[name](model, pooled.get(name)) for name, model in given.items()}
         return {
             name: load_encoder(ENCODERS[name], self.path, facts, given.get(name))
             for name, facts in self.manifest.models.items()
@@ -142,12 +150,15 @@ class IndexSettings:
         check_number(overlap, "--overlap", is_whole=True, allowed=Range(0, tokens // 2))
         if model is None and (options.quantization or options.approximate):
             raise BertJaxError("--quantize and --approximate apply to vectors; add --model DIR")
+        if options.pool_factor is not None and TOKEN_ROWS not in models:
+            raise BertJaxError("--pool-factor applies to token vectors; add --multi-vector-model DIR")
         quantization, approximate = parse_none(options.quantization), parse_none(options.approximate)
         language = parse_none(options.language or AUTO)
+        by_setting: dict[str, Any] = {name: models.get(rows) for rows, name in MODEL_SETTINGS.items()}
         return check_candidates(
             IndexManifest(
-                model, tokens, overlap, quantization, approximate, language=language,
-                sparse_model=models.get(SPARSE_ROWS),
+                passage_tokens=tokens, overlap=overlap, quantization=quantization, approximate=approximate,
+                language=language, **by_setting,
             )
         )  # fmt: skip
 
@@ -156,6 +167,11 @@ class IndexSettings:
         for name in self.options.models.keys() - existing.models.keys():
             flag = ENCODERS[name].flag
             raise BertJaxError(f"{self.path} was built without {flag}; leave {flag} out, or name a new index")
+        if self.options.pool_factor not in (None, existing.pool_factor):
+            raise BertJaxError(
+                f"{self.path} was built with --pool-factor {existing.pool_factor or NONE}, not "
+                f"{self.options.pool_factor:g}; name a new index"
+            )
         given: dict[str, Any] = {
             name: parse_none(value)
             for name in ("passage_tokens", "overlap", *CHANGEABLE)
@@ -317,7 +333,7 @@ def add_documents(
         ids = (segment.ids[number] for segment in index.segments for number in segment.live_documents())
         numbers = (int(name) for name in ids if name.isascii() and name.isdigit())
         source = open_documents(documents, columns, max(numbers, default=-1) + 1)
-        settings = IndexSettings(index.path, IndexOptions(index.model, sparse_model=index.sparse_model))
+        settings = IndexSettings(index.path, IndexOptions(**index.given))
         settings.encoders = {name: index.encoder_of(name) for name in settings.manifest.models}  # loaded once
         counts = update_index(settings, IndexUpdate(source, replace=replace), warn_caller).counts
         index.refresh()
@@ -334,7 +350,7 @@ def remove_documents(index: "Index", ids: str | Iterable[str]) -> UpdateCounts:
             raise BertJaxError(f"ids[{number}] must be the id of a document, a string, not {name!r:.60}")
     names = list(dict.fromkeys(map(replace_surrogates, listed)))
     with use_python_spelling():
-        settings = IndexSettings(index.path, IndexOptions(index.model, sparse_model=index.sparse_model))
+        settings = IndexSettings(index.path, IndexOptions(**index.given))
         counts = update_index(settings, IndexUpdate(remove=names), warn_caller).counts
         index.refresh()
     return counts

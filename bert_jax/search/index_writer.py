@@ -15,7 +15,7 @@ from bert_jax.core.hashes import FileFacts, collect_file_facts, find_damaged_fil
 from bert_jax.core.output import locked_directory, refuse_unlisted, remove_path
 from bert_jax.data.npy_writer import npy_writer
 from bert_jax.search import index_manifest as manifests
-from bert_jax.search import keywords, nearest, sparse
+from bert_jax.search import keywords, nearest
 from bert_jax.search.cache import KEY, KeyIndex, RowCache
 from bert_jax.search.documents import Document
 from bert_jax.search.index_manifest import (
@@ -24,13 +24,14 @@ from bert_jax.search.index_manifest import (
     INDEX_FILE,
     REMOVED,
     SEGMENTS,
-    IndexedModel,
     IndexManifest,
     RemovedDocuments,
     SegmentFacts,
 )
 from bert_jax.search.language import AUTO, detect_language
 from bert_jax.search.passages import CutDocument, PassageCutter
+from bert_jax.search.ragged_rows import RaggedRows
+from bert_jax.search.row_files import RowFiles, row_files
 from bert_jax.search.segment import KEYS, SearchTexts, Segment, open_segment, read_current, write_documents
 from bert_jax.search.segment_files import REBUILD_REMEDY, SegmentFiles
 from bert_jax.search.stored_vectors import StoredRows, StoredVectors
@@ -242,10 +243,9 @@ class IndexWriter:
             remove_path(stage)
             return None
         texts = SearchTexts(stage)
-        for name, model in self.manifest.models.items():
-            self.write_rows(stage, name, texts, model, encoders.get(name))
-        if self.manifest.sparse_model:
-            sparse.build_postings(stage, self.manifest.sparse_model.dimensions)
+        for kind in row_files(self.manifest.models):
+            self.write_rows(stage, kind, texts, encoders.get(kind.name))
+            kind.derive(stage)
         if self.manifest.language == AUTO:
             self.manifest = replace(self.manifest, language=detect_language(texts))
         keywords.build_postings(stage, texts, self.manifest.language)
@@ -264,20 +264,20 @@ class IndexWriter:
         files = collect_file_facts(self.directory / SEGMENTS / name, names)
         return SegmentFacts(name, documents, len(texts), files)
 
-    def write_rows(
-        self, stage: Path, name: str, texts: SearchTexts, model: IndexedModel, encode: Encode | None
-    ) -> None:
+    def write_rows(self, stage: Path, kind: RowFiles, texts: SearchTexts, encode: Encode | None) -> None:
         """Write the rows of a model, computing each only once: those in the index or stored elsewhere are copied, and
         those that a killed process computed come from the cache that it filled."""
         tables = [segment.keys for segment in self.segments]
-        stored = self.stored if name == DENSE_ROWS else None
+        stored = self.stored if kind.name == DENSE_ROWS else None
         key_index = KeyIndex([*tables, *(stored.keys if stored else [])])
         places = key_index.find(SegmentFiles(stage).array(KEYS, KEY, len(texts)))
         unknown = np.flatnonzero(places < 0)
         # Stored vectors come after those of the segments, and are checked when they are opened.
         used = np.unique(np.searchsorted(key_index.starts, places[places >= 0], side="right") - 1)
         copied = [self.manifest.segments[number] for number in used if number < len(tables)]
-        self.refuse_damage({f"{SEGMENTS}/{facts.name}/{name}": facts.files[name] for facts in copied})
+        self.refuse_damage(
+            {f"{SEGMENTS}/{facts.name}/{name}": facts.files[name] for facts in copied for name in kind.names}
+        )
         if stored:
             self.counts.stored = int((places >= key_index.starts[len(tables)]).sum())
             if len(unknown) == len(places):
@@ -287,7 +287,7 @@ class IndexWriter:
                 )
         rows = None
         if encode and len(unknown):
-            cache, encoded = RowCache(self.directory / BUILDING, CACHED, asdict(model)), 0
+            cache, encoded = RowCache(self.directory / BUILDING, CACHED, asdict(kind.model)), 0
 
             def count_and_encode(some: list[str]) -> np.ndarray:
                 nonlocal encoded
@@ -297,22 +297,22 @@ class IndexWriter:
             rows = cache.get_or_compute(SelectedTexts(texts, unknown), count_and_encode)
             self.counts.encoded = max(self.counts.encoded, encoded)
 
-        def rows_of(number: int) -> np.ndarray | StoredRows:
+        def rows_of(number: int) -> np.ndarray | RaggedRows | StoredRows:
             if number < len(self.segments):
-                return self.segments[number].rows[name]
+                return self.segments[number].rows[kind.name]
             assert stored is not None
             return stored.rows(number - len(self.segments))
 
-        with npy_writer(stage / name, np.float32) as file:
+        with kind.writer(stage) as append:
             for start in range(0, len(places), ROWS):
                 block_places = places[start : start + ROWS]
-                block = np.empty((len(block_places), *model.row_shape), np.float32)
+                block = kind.empty_block(len(block_places))
                 if rows is not None:
                     between = slice(*np.searchsorted(unknown, (start, start + len(block_places))))
                     block[block_places < 0] = rows[between]
                 if (has_row := block_places >= 0).any():
                     block[has_row] = key_index.rows(block_places[has_row], rows_of)
-                file.append(block)
+                append(block)
 
     def commit(self, segments: Sequence[SegmentFacts]) -> None:
         changes = self.manifest.changes + 1

@@ -131,15 +131,19 @@ def write_bits(folder: Path, vectors: np.ndarray) -> None:
 
 
 def binary_scores(queries: np.ndarray, rows: np.ndarray) -> Scores:
-    """Score rows by minus the number of bits that differ from the query's."""
+    """Score rows by minus the number of bits that differ from the query's, where this is not 0."""
     wide = np.uint64 if rows.shape[1] % 8 == 0 else np.uint8
-    wanted = to_bits(queries).view(wide)
+    wanted, compared = to_bits(queries).view(wide), to_bits(queries != 0).view(wide)
+    has_zeros = not queries.all()
 
     def scores(block: slice) -> np.ndarray:
         part = rows[block].view(wide)
         differing = np.empty((len(wanted), block.stop - block.start), np.float32)
-        for sums, bits in zip(differing, wanted, strict=True):
-            counts = np.bitwise_count(part ^ bits)
+        for sums, bits, mask in zip(differing, wanted, compared, strict=True):
+            differs = part ^ bits
+            if has_zeros:
+                differs &= mask
+            counts = np.bitwise_count(differs)
             sums[:] = counts[:, 0]
             for column in counts.T[1:]:  # faster than `sum` along such a short axis
                 sums += column

@@ -8,7 +8,7 @@ import numpy as np
 from bert_jax.core.grouping import group_by_size
 from bert_jax.core.hashes import FileFacts, describe_mismatch, find_damaged_files
 from bert_jax.data.npy_writer import npy_writer
-from bert_jax.search import keywords, nearest, segment_files, sparse
+from bert_jax.search import fixed_encodings, keywords, nearest, segment_files, sparse
 from bert_jax.search.cache import KEY, content_keys
 from bert_jax.search.index_manifest import (
     DENSE_ROWS,
@@ -16,6 +16,7 @@ from bert_jax.search.index_manifest import (
     REMOVED,
     SEGMENTS,
     SPARSE_ROWS,
+    TOKEN_ROWS,
     IndexedModel,
     IndexManifest,
     SegmentFacts,
@@ -23,6 +24,7 @@ from bert_jax.search.index_manifest import (
 )
 from bert_jax.search.passages import CutDocument
 from bert_jax.search.postings import Postings
+from bert_jax.search.row_files import row_files
 from bert_jax.search.segment_files import (
     REBUILD_REMEDY,
     DamagedFileError,
@@ -35,15 +37,15 @@ from bert_jax.search.segment_files import (
 WINDOW = 4096  # passages written at once
 IDS, TITLES, TEXTS = "ids", "titles", "texts"
 HASHES, KEYS, DOCUMENTS, SPANS, ORDER = "hashes.npy", "keys.npy", "documents.npy", "spans.npy", "order.npy"
-# What every segment has. One with vectors also has those, and perhaps CANDIDATES, files to find candidates; one with
-# sparse vectors those and their postings.
+# What every segment has. It also has the rows of each model and what is made of them; one with vectors has perhaps
+# CANDIDATES, files to find candidates.
 FILES = {HASHES, KEYS, DOCUMENTS, SPANS, ORDER, keywords.LENGTHS, *keywords.FILES.names}.union(
     *map(string_files, (IDS, TITLES, TEXTS, keywords.WORDS))
 )
 CANDIDATES = {nearest.BITS, nearest.HNSW_FILE}
 LARGE_FILES = {
     string_files(TEXTS)[0], *keywords.FILES.names[1:], DENSE_ROWS, SPARSE_ROWS, *sparse.POSTINGS.names[1:],
-    *CANDIDATES,
+    *CANDIDATES, TOKEN_ROWS, fixed_encodings.FILE,
 }  # fmt: skip
 
 
@@ -102,10 +104,8 @@ class Segment:
             is_live[removed] = False
             self.live = is_live[self.documents]
         self.postings = keywords.open_postings(files, passages)
-        self.rows = {
-            name: files.array(name, np.float32, passages, *model.row_shape) for name, model in models.items()
-        }
-        self.vectors = self.rows.get(DENSE_ROWS, np.empty((passages, 0), np.float32))
+        self.rows = {kind.name: kind.open(files, passages) for kind in row_files(models)}
+        self.vectors: np.ndarray = self.rows.get(DENSE_ROWS, np.empty((passages, 0), np.float32))
         dimensions = self.vectors.shape[1]
         self.sparse: Postings | None = None
         if SPARSE_ROWS in models:
@@ -114,6 +114,9 @@ class Segment:
         self.hnsw = None
         if nearest.HNSW_FILE in facts.files:
             self.hnsw = nearest.open_hnsw(files, passages, dimensions)
+        self.encodings = np.empty((passages, 0), np.uint8)
+        if TOKEN_ROWS in models:
+            self.encodings = fixed_encodings.open_encodings(files, passages, models[TOKEN_ROWS].dimensions)
 
     def read_passage(self, number: int) -> tuple[str, str]:
         """Return the title and the text of a passage. Raise if they are not those that were written: the hashes of
@@ -122,6 +125,10 @@ class Segment:
         if content_keys([search_text(title, text)])[0] != self.keys[number]:
             raise self.files.damage_error(self.texts.name)
         return title, text
+
+    def search_text(self, number: int) -> str:
+        """Return what `read_passage` does as one text, which models read."""
+        return search_text(*self.read_passage(number))
 
     def document_place(self, passage: int) -> tuple[str, int]:
         """Return the id of a passage's document, and its start there: the order of passages with equal scores."""
@@ -144,7 +151,7 @@ class Segment:
 
 def open_segment(directory: Path, facts: SegmentFacts, models: Mapping[str, IndexedModel]) -> Segment:
     """Open a segment of an index; `models` are those whose rows it has, by the file of these."""
-    required = FILES | models.keys() | set(sparse.POSTINGS.names if SPARSE_ROWS in models else ())
+    required = FILES.union(*((*kind.names, *kind.derived) for kind in row_files(models)))
     if not required <= facts.files.keys() <= required | (CANDIDATES if DENSE_ROWS in models else set()):
         raise DamagedFileError(
             f"{directory / INDEX_FILE} is damaged: the files of segment {facts.name} are not those of a segment; "

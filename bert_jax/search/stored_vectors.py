@@ -81,7 +81,8 @@ class StoredRows:
     """The rows [N, D] of a shard, of which only the selected ones are read and made unit vectors."""
 
     def __init__(self, vectors: np.ndarray, normalizes: bool):
-        self.vectors, self.normalizes, self.shape = vectors, normalizes, vectors.shape
+        self.vectors, self.normalizes = vectors, normalizes
+        self.shape, self.dtype = vectors.shape, vectors.dtype
 
     def __getitem__(self, which: np.ndarray) -> np.ndarray:
         rows = self.vectors[which]

@@ -162,11 +162,13 @@ class Search:
     weights: tuple[tuple[str, float], ...]
     reranker: Encoder | None
     rerank_top: int
+    explain: bool
 
     def __call__(self, queries: Sequence[str]) -> list[list[Hit]]:
         return self.index.search(
-            list(queries), self.top_k, self.retrievers, dict(self.weights), self.reranker, self.rerank_top
-        )
+            list(queries), self.top_k, self.retrievers, dict(self.weights), self.reranker, self.rerank_top,
+            self.explain,
+        )  # fmt: skip
 
 
 class ServedIndex(ServedModel):

@@ -29,7 +29,7 @@ from bert_jax.inference.load import load
 from bert_jax.inference.runner import TextPipeline, batch_key
 from bert_jax.inference.warm_up import Program, compute_once
 from bert_jax.search.index import Index
-from bert_jax.search.index_manifest import INDEX_FILE
+from bert_jax.search.index_manifest import INDEX_FILE, MODEL_SETTINGS
 from bert_jax.serve.application import Application
 from bert_jax.serve.connection import Connection
 from bert_jax.serve.metrics import Metrics
@@ -84,15 +84,12 @@ def open_models(
     embedders = {
         model_fingerprint(model.directory): model
         for model in (opened.values() if indexes else ())
-        if model.layout.embedder or model.layout.sparse
+        if model.layout.text_settings
     }
     for name in indexes:
         index = Index.open(named[name], **computed)
-        if model := index.manifest.model:
-            index.model = embedders.get(model.fingerprint)
-        if model := index.manifest.sparse_model:
-            index.sparse_model = embedders.get(model.fingerprint)
-        for rows in index.manifest.models:
+        for rows, facts in index.manifest.models.items():
+            setattr(index, MODEL_SETTINGS[rows], embedders.get(facts.fingerprint))
             index.encoder_of(rows)  # it is opened when it is first asked for, and refused here
         opened[name] = index
     if adapters and SERVED.get(type(adapters[""]).__name__) is None:  # a plain encoder, which answers nothing

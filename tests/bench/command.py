@@ -215,6 +215,20 @@ def sparse(args):
     print(describe_sparse(size, *measure_sparse(args.output, size)))
 
 
+@verb("an index of made-up token vectors",
+      "python -m tests.bench late-interaction --output runs/tokens --passages 100000",
+      flag("--output", required=True, metavar="DIR", help="new output directory, for the index"),
+      flag("--passages", type=whole_number_type(1000), default=100_000, metavar="N",
+           help="passages of the index (default 100000)"),
+      flag("--queries", type=positive_integer, default=200, metavar="N", help="queries (default 200)"))  # fmt: skip
+def late_interaction(args):
+    from tests.bench.late_interaction_search import TokenSize, describe_tokens, measure_tokens
+
+    size = TokenSize(args.passages, args.queries)
+    print(describe_tokens(size, *measure_tokens(args.output, size)))
+
+
+
 @verb("scores after training on few labels, and those of scikit-learn, SetFit and transformers",
       "python -m tests.bench labels --model DIR --data DIR --output runs/labels",
       MODEL,

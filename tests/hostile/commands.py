@@ -155,10 +155,15 @@ RIGHT = {
     "bench search": ["bench", "search", "{root}/index"],
     "index": ["index", "{root}/labelled.jsonl", "--output", "{out}/made", "--model", "{root}/masked"],
     "index sparse": ["index", "{root}/labelled.jsonl", "--output", "{out}/made", "--sparse-model", "{root}/masked"],
+    "index tokens": [
+        "index", "{root}/labelled.jsonl", "--output", "{out}/made", "--multi-vector-model", "{root}/tokens",
+        "--pool-factor", "2",
+    ],
     "index again": ["index", "{root}/labelled.jsonl", "--output", INDEX],
     "index dry": ["index", "{root}/labelled.jsonl", "--output", "{out}/made", "--dry-run"],
     "search": ["search", INDEX, "w1 w2", "--json"],
     "search reranked": ["search", INDEX, "--queries", "{root}/lines.txt", "--rerank", "{root}/ranker", "--json"],
+    "search reranked by tokens": ["search", INDEX, "w1 w2", "--rerank", "{root}/tokens", "--explain"],
     "mine": MINE,
     "mine rescored": [*MINE, "--rescore", "{root}/ranker", "--corpus", "{root}/lines.txt"],
     "rerank": ["rerank", "--model", "{root}/ranker", "--input", "{root}/ranked.jsonl", "--output", "{out}/made.jsonl"],
@@ -368,6 +373,7 @@ OPENING: dict[str, dict[str, list[str]]] = {
     "ranker": {
         name: RIGHT[name] for name in ("search reranked", "mine rescored", "rerank", "evaluate ranker")
     },
+    "tokens": {name: RIGHT[name] for name in ("index tokens", "search reranked by tokens")},
 }  # fmt: skip
 
 
@@ -402,11 +408,14 @@ MAY_FLAGS: dict[str, tuple[str, ...]] = {
     "pairs --title": TEXTS,
     "pairs --output": ("{out}/taken.txt",),
     "index documents": ("..",), "index sparse documents": ("..",), "index again documents": ("..",),
+    "index tokens documents": ("..",),
     "index dry documents": ("..",),
     "evaluate embedder --split": NONE, "evaluate ranker --split": NONE,
     "evaluate over --split": NONE, "index dry --overlap": ZERO,
     "index --overlap": ZERO, "index again --overlap": ZERO, "index sparse --overlap": ZERO,
+    "index tokens --overlap": ZERO, "index tokens --pool-factor": ("2147483648", "1.5", "9" * 30),
     "search query": tuple(text for text in TEXTS if text.strip()),
+    "search reranked by tokens query": tuple(text for text in TEXTS if text.strip()),
     "mine --cache": GIVEN, "mine rescored --cache": GIVEN, "mine --output": ("{out}/taken.txt",),
     "mine rescored --output": ("{out}/taken.txt",), "rerank --output": ("{out}/taken.txt",),
     "mine --range-min": ZERO, "mine rescored --range-min": ZERO, "mine --margin": ZERO, "mine rescored --margin": ZERO,

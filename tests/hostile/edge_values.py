@@ -49,6 +49,7 @@ def make(root: Path) -> Path:
 def write_pairs(root: Path, lines: list[str]) -> None:
     """A reranker, and what embedders and rerankers learn from or are measured on."""
     material.model(root / "ranker", root / "vocabulary", ("classify",), ("LABEL_0",))
+    material.model(root / "tokens", root / "vocabulary", multi_vector=material.TOKEN_VECTORS)
     halves = list(zip(lines[::2], lines[1::2], strict=True))
     tables = {
         "pairs.jsonl": [{"anchor": a, "positive": b} for a, b in halves],
@@ -128,7 +129,7 @@ def packed(table: pyarrow.Table) -> bytes:
 
 def write_models(root: Path) -> None:
     """Copies of models, each with something wrong: `NAME-nan` has a weight that is no number, and so on."""
-    for name in ("masked", "classifier", "tagger", "finder", "ranker"):
+    for name in ("masked", "classifier", "tagger", "finder", "ranker", "tokens"):
         tensors = load_file(root / name / "model.safetensors")
         first = next(key for key in sorted(tensors) if tensors[key].ndim == 2)
         for wrong, change in WEIGHTS.items():

@@ -118,6 +118,7 @@ CALLS = (
         opened_task(small).batches(WRONG)  # 5
         opened_task(small).batches(0, WRONG)  # 1 5
         build(passage_tokens=WRONG)  # 1
+        build(pool_factor=WRONG, multi_vector_model=paths['tokens'])  # 1 6 9
         Index.open(indexed()).search('w1', top_k=WRONG)
         bert_jax.evaluate(masked, small / 'labelled.jsonl', dimensions=WRONG)
         prepare(processes=WRONG)  # 1
@@ -149,6 +150,7 @@ CALLS = (
         Index.open(indexed()).search('w1', reranker=WRONG)  # 0
         Index.build(TWO, WRONG)  # 8
         build(model=WRONG)  # 0
+        build(multi_vector_model=WRONG)  # 0
         bert_jax.evaluate(WRONG, small / 'labelled.jsonl')
         evaluate(data=WRONG)
         evaluate(out_of_scope=WRONG)  # 0
@@ -228,6 +230,7 @@ CALLS = (
         mlm.push_to_hub('me/bert', private=WRONG)
         Index.open('.', verify=WRONG)
         Index.open(indexed()).add(TWO, replace=WRONG)
+        Index.open(indexed()).search('w1', explain=WRONG)
         bert_jax.open_vectors('.', dequantize=WRONG)
         evaluate(skip_bad=WRONG)
         prepare(strict=WRONG)

@@ -36,7 +36,8 @@ def small_and_fast(monkeypatch):
 
 
 def ask(index: Index) -> list:
-    return [index.search(QUERIES, 10, legs) for legs in (["keywords"], ["vectors"], ["sparse"], None)]
+    legs = [["keywords"], ["vectors"], ["sparse"], ["late_interaction"], None]
+    return [index.search(QUERIES, 10, of_search) for of_search in legs]
 
 
 def test_damage_of_large_files_is_not_copied(tmp_path, monkeypatch):
@@ -61,12 +62,16 @@ def test_damage_of_large_files_is_not_copied(tmp_path, monkeypatch):
 
     for name, place, verbs in (
         ("vectors.npy", 300, [add, compact]),
+        ("token_vectors.npy", 300, [add, compact]),
+        ("token_vectors.starts.npy", 300, [add, compact, Index.open]),
         ("texts.npy", -1, [search, compact]),
         ("postings.npy", -1, [search, compact]),
         ("frequencies.npy", -1, [search, compact]),
         ("texts.npy", 20, [check_directory]),
         ("vectors.npy", 20, [Index.open]),  # of its header
         ("postings.npy", 20, [Index.open]),
+        ("token_vectors.npy", 20, [Index.open]),
+        ("token_encodings.npy", 20, [Index.open]),
     ):
         file = tmp_path / "index/segments/000001" / name
         whole = file.read_bytes()
@@ -115,8 +120,8 @@ print(json.dumps(outcomes))
     long_except(
         [
             ("binary", "mapped", "postings*.npy", 2, LINE),
-            ("binary", "mapped", "*.npy", 23, LINE),
-            ("binary", "held", "*.npy", 23, RIGHT),
+            ("binary", "mapped", "*.npy", 26, LINE),
+            ("binary", "held", "*.npy", 26, RIGHT),
             ("hnsw", "mapped", "*.faiss", 1, LINE),
         ],
         [("binary", "mapped", "postings*.npy", 2, LINE)],

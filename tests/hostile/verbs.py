@@ -122,6 +122,9 @@ CASES = {
     "index --sparse-model": IndexCase(lambda small, folder: [
         "index", small / "documents.jsonl", "--sparse-model", small / "sparse", "--output", folder / "index"],
         begins=False),
+    "index --multi-vector-model": IndexCase(lambda small, folder: [
+        "index", small / "documents.jsonl", "--multi-vector-model", small / "tokens", "--output", folder / "index"],
+        begins=False),
     "index DOCS": IndexCase(lambda small, folder: [
         "index", small / "more.jsonl", "--output", folder / "index", "--replace"]),
     "index --remove": IndexCase(lambda small, folder: [

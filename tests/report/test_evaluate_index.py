@@ -2,6 +2,7 @@
 
 import json
 import random
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -16,16 +17,14 @@ from bert_jax.report import evaluate_index
 from bert_jax.report.evaluate_index import IndexEvalConfig, measure_index
 from bert_jax.search.documents import Document
 from bert_jax.search.index import Index
-from bert_jax.search.index_manifest import DENSE_ROWS, SPARSE_ROWS
-from tests.support.indexes import QueryEncoder, SparseQueryEncoder, change_index, random_document
+from tests.support.indexes import ENCODERS, change_index, random_document
 from tests.support.small_models import write_model
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """Forty documents, and twelve queries of words of one of them."""
-    encoders = {DENSE_ROWS: QueryEncoder, SPARSE_ROWS: SparseQueryEncoder}
-    monkeypatch.setattr(Index, "encoder_of", lambda index, rows: encoders[rows])
+    monkeypatch.setattr(Index, "encoder_of", lambda index, rows: ENCODERS[rows])
     rng = random.Random(3)
     documents = [random_document(f"d{n}", rng) for n in range(40)]
     change_index(tmp_path / "index", documents)
@@ -43,9 +42,10 @@ def test_each_leg_is_scored_by_the_documents_it_finds(folder, capsys):
     flags = ["--index", folder / "index", "--data", folder, "--report", folder / "r", "--json"]
     assert main(["evaluate", *map(str, flags)]) == 0
     found = json.loads(capsys.readouterr().out)
-    pairs = ["keywords + vectors", "keywords + sparse", "vectors + sparse"]
-    assert [*found["ways"]] == ["keywords", "vectors", "sparse", *pairs, "fusion"]
-    assert len(found["differences"]) == 21
+    alone = ["keywords", "vectors", "sparse", "late_interaction"]
+    fused = [" + ".join(some) for size in (2, 3) for some in combinations(alone, size)]
+    assert [*found["ways"]] == [*alone, *fused, "fusion"] and "vectors + late_interaction" in fused
+    assert len(found["differences"]) == 105
     judged, index = read_beir(folder), Index.open(folder / "index")
     for name, way in found["ways"].items():
         asked = name.split(" + ") if name != "fusion" else None

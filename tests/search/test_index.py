@@ -34,7 +34,8 @@ from tests.support.project import ROOT
 
 def asked(index: Index, top: int = 10) -> list:
     queries = ["w1 w2", "w3 w50 w3 and more", "w59", "nothing here", "?"]
-    return [index.search(queries, top, legs) for legs in (["keywords"], ["vectors"], ["sparse"], None)]
+    legs = [["keywords"], ["vectors"], ["sparse"], ["late_interaction"], None]
+    return [index.search(queries, top, of_search) for of_search in legs]
 
 
 def passages(index: Index) -> list[tuple[str, int, str, np.ndarray]]:
@@ -123,7 +124,8 @@ def test_candidates_are_scored_exactly_and_their_recall_is_measured(name, kind, 
 
 def test_fusion_is_that_of_the_scores_around_their_mean(tmp_path):
     change_index(tmp_path / "index", [random_document(f"d{n}", random.Random(n)) for n in range(60)])
-    weights, index = {"keywords": 0.5, "vectors": 2.0, "sparse": 1.5}, open_with_encoders(tmp_path / "index")
+    weights = {"keywords": 0.5, "vectors": 2.0, "sparse": 1.5, "late_interaction": 0.7}
+    index = open_with_encoders(tmp_path / "index")
     alone = {leg: np.array([hit.score for hit in index.search("w1 w2 w9", 100, [leg])]) for leg in weights}
     hits = index.search("w1 w2 w9", 300, weights=weights)
     for hit in hits:
@@ -133,7 +135,7 @@ def test_fusion_is_that_of_the_scores_around_their_mean(tmp_path):
             if leg in hit.rankings
         )
         assert hit.score == hit.rankings["fusion"].score == pytest.approx(sums, rel=1e-12)
-    assert {len(hit.rankings) for hit in hits} == {2, 4}
+    assert {len(hit.rankings) for hit in hits} == {3, 5}
     assert len(alone["vectors"]) == 100 < sum("vectors" in hit.rankings for hit in hits)  # the first count
     for wrong, message in (
         ({"retrievers": ["words"]}, "words"),
@@ -195,7 +197,7 @@ from bert_jax.search import cache, index_manifest
 from tests.support import indexes
 cache.tokens_per_batch = lambda: 8
 KILLS = {
-    "encode": (indexes, "sparse_rows", 4),
+    "encode": (indexes, "token_rows", 4),
     "commit": (index_manifest, "write_index_manifest", 1),
 }
 
@@ -255,7 +257,7 @@ def test_killed_it_resumes_to_the_same_bytes(tmp_path):
         assert file_contents(tmp_path / f"{at} again") == file_contents(tmp_path / "whole")
         left = (
             whole - 24 if at == "encode" else 0
-        )  # all vectors and three windows of sparse ones were finished
+        )  # all vectors, all sparse ones and three windows of token vectors were finished
         assert int((tmp_path / f"{at} again.count").read_text()) == left
 
 
@@ -307,4 +309,4 @@ def test_a_second_writer_is_refused_and_what_is_not_there_cannot_be_removed(tmp_
     with pytest.raises(BertJaxError, match="letter.txt"):
         change_index(tmp_path / "mine", [random_document("b", random.Random(1))])
     change_index(path, remove=["a"])
-    assert len(Index.open(path)) == 0 and asked(open_with_encoders(path)) == [[[]] * 5] * 4
+    assert len(Index.open(path)) == 0 and asked(open_with_encoders(path)) == [[[]] * 5] * 5

@@ -114,7 +114,9 @@ async def fill_mask(call: Call, body: FillMaskRequest) -> dict[str, Any]:
 async def search(call: Call, body: SearchRequest) -> dict[str, Any]:
     weights = tuple(sorted((body.weights or {}).items()))
     reranker = find_reranker(call, body.reranker)
-    function = Search(call.model.model, body.top_k, body.retrievers, weights, reranker, body.rerank_top)
+    function = Search(
+        call.model.model, body.top_k, body.retrievers, weights, reranker, body.rerank_top, body.explain
+    )
     by_query = await call.compute(function, listed(body.queries))
     return answers(call, [[show_hit(hit, body.explain) for hit in hits] for hits in by_query])
 
