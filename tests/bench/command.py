@@ -228,7 +228,6 @@ def late_interaction(args):
     print(describe_tokens(size, *measure_tokens(args.output, size)))
 
 
-
 @verb("scores after training on few labels, and those of scikit-learn, SetFit and transformers",
       "python -m tests.bench labels --model DIR --data DIR --output runs/labels",
       MODEL,
