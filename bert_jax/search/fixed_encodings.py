@@ -142,13 +142,13 @@ def find_by_tokens(
         places.append(rows)
         nearness.append(binary_scores(encoding, bits[rows])(slice(0, len(rows)))[0])
     every = np.concatenate([np.empty(0, np.float32), *nearness])
-    least, found = least_of_best(every, max(count, CANDIDATES)), []
+    least, results = least_of_best(every, max(count, CANDIDATES)), []
     for segment, rows, near in zip(segments, places, nearness, strict=True):
         candidates = rows[near >= least]
         scores = query.score(segment.rows[TOKEN_ROWS], candidates)
         best = top_k(scores, segment.order[candidates], count)
-        found.append((candidates[best], scores[best]))
-    return found
+        results.append((candidates[best], scores[best]))
+    return results
 
 
 def least_of_best(scores: np.ndarray, count: int) -> float:

@@ -245,14 +245,14 @@ def compared_words(pipeline: TokenVectorPipeline, text: str) -> list[str]:
     (row,) = pipeline.preprocess([text]).rows
     before, names = len(pipeline.before), iter(token_names(pipeline, text))
     words = [(match.start(), match.end(), match[0]) for match in WORD.finditer(text)]
-    found = []
+    of_tokens = []
     for (start, end), kept in zip(row.offsets, pipeline.is_compared(row.input_ids), strict=True):
         if kept:
             name = next(names)
             place = bisect_right(words, (start - before, len(text) + 1, "")) - 1
             in_word = start < end and place >= 0 and start - before < words[place][1]
-            found.append(words[place][2] if in_word else name)
-    return found
+            of_tokens.append(words[place][2] if in_word else name)
+    return of_tokens
 
 
 ENCODERS = {DENSE_ROWS: IndexEncoder, SPARSE_ROWS: SparseIndexEncoder, TOKEN_ROWS: TokenIndexEncoder}

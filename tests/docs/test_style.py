@@ -9,7 +9,7 @@ from pathlib import Path
 import bert_jax
 from tests.support.project import PACKAGE, ROOT
 
-FOR_USERS = {*bert_jax.__all__, "build"}
+FOR_USERS = {*bert_jax.__all__, "build", "open"}
 # The arguments of sentence-transformers' `encode`, and the parameters of an estimator of scikit-learn.
 AS_ELSEWHERE = {"inference/embedder.py: encode": 14, "sklearn.py: __init__": 10}
 EMPTY_NAMES = {"found", "each", "said", "one"}  # they name no value
