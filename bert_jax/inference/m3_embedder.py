@@ -85,8 +85,8 @@ class M3Embedder(Embedder):
         check_batch_options(batch_size, show_progress_bar)
         pipeline = M3Pipeline(self, prompt_name if prompt is None else PromptText(prompt))
         texts = [inputs] if isinstance(inputs, str) else list(inputs) if isinstance(inputs, tuple) else inputs
-        found = list(map_texts(texts, pipeline, list, batch_size or 0, show_progress_bar))
-        dense, sparse, tokens = zip(*found, strict=True) if found else ((), (), ())
+        results = list(map_texts(texts, pipeline, list, batch_size or 0, show_progress_bar))
+        dense, sparse, tokens = zip(*results, strict=True) if results else ((), (), ())
         vectors = np.stack(dense) if dense else np.zeros((0, self.layout.vector_size), np.float32)
         return M3Vectors(vectors, stack_vectors(sparse, self.config.vocab_size), [*tokens])
 
