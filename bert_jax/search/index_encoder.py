@@ -20,6 +20,7 @@ from bert_jax.hub.onnx_files import NoOnnxFile
 from bert_jax.inference.computations import SparseVector
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.load import load
+from bert_jax.inference.m3_embedder import M3Embedder
 from bert_jax.inference.multi_vector_embedder import MultiVectorEmbedder
 from bert_jax.inference.sparse_embedder import SparseEmbedder
 from bert_jax.inference.sparse_vectors import SparsePipeline, require_sparse
@@ -48,8 +49,11 @@ class IndexEncoder:
     """The model of the vectors."""
 
     flag = "--model"
+    of_m3 = ""  # the attribute of an M3Embedder that gives these vectors; "": the model itself does
 
     def __init__(self, model: IndexModel, pool_factor: float | None = None, **computed: Any):
+        if isinstance(model, M3Embedder) and self.of_m3:
+            model = getattr(model, self.of_m3)
         self.model = model if isinstance(model, Encoder) else self.open(model, **computed)
         self.source = model.directory if isinstance(model, Encoder) else model
         self.pool_factor = None if pool_factor is None else float(pool_factor)
@@ -127,7 +131,7 @@ class IndexEncoder:
 class SparseIndexEncoder(IndexEncoder):
     """The model of the sparse vectors."""
 
-    flag = "--sparse-model"
+    flag, of_m3 = "--sparse-model", "sparse_embedder"
 
     def open(self, path: str | PathLike[str], **computed: Any) -> Encoder:
         return SparseEmbedder.load(path, **computed)
@@ -166,7 +170,7 @@ class SparseIndexEncoder(IndexEncoder):
 class TokenIndexEncoder(IndexEncoder):
     """The model of the token vectors."""
 
-    flag = "--multi-vector-model"
+    flag, of_m3 = "--multi-vector-model", "multi_vector_embedder"
 
     def __init__(self, model: IndexModel, pool_factor: float | None = None, **computed: Any):
         super().__init__(model, pool_factor, **computed)

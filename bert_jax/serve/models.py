@@ -197,8 +197,8 @@ class ServedIndex(ServedModel):
 
 # The name of a model's class -> what it is served as.
 SERVED: dict[str, type[ServedModel]] = {
-    "Embedder": ServedEmbedder, "StaticEmbedder": ServedEmbedder, "SparseEmbedder": ServedSparseEmbedder,
-    "MultiVectorEmbedder": ServedMultiVectorEmbedder,
+    "Embedder": ServedEmbedder, "StaticEmbedder": ServedEmbedder, "M3Embedder": ServedEmbedder,
+    "SparseEmbedder": ServedSparseEmbedder, "MultiVectorEmbedder": ServedMultiVectorEmbedder,
     "Reranker": ServedReranker, "Classifier": ServedClassifier, "Tagger": ServedTagger,
     "QuestionAnswerer": ServedQuestionAnswerer, "MaskedLM": ServedMaskedLM, "Index": ServedIndex,
 }  # fmt: skip

@@ -50,6 +50,7 @@ GUIDES = (
     "trust",
     "embed",
     "sparse",
+    "late_interaction",
     "search",
     "serve",
     "migrate",
@@ -78,7 +79,7 @@ NEEDS = {
 }
 # Pages whose commands take minutes: CI parses them, and runs those of the other pages.
 LONG = (
-    *(f"configs/guides/{name}.md" for name in ("finetune", "trust", "search", "serve")),
+    *(f"configs/guides/{name}.md" for name in ("finetune", "trust", "late_interaction", "search", "serve")),
     "bert_jax/README.md",
 )
 TEXT = {page: (ROOT / page).read_text(encoding="utf-8") for page in PAGES}
@@ -122,6 +123,7 @@ LITTLE = {
     "configs/answer.py": [*FEW, "data.max_length=48", "data.overlap=8", "data.calibration_ratio=0"],
     "configs/embed.py": ["steps=2", "data.batch_size=8", "data.max_length=16"],
     "configs/sparse.py": ["steps=2", "data.batch_size=8", "data.max_length=16"],
+    "configs/late_interaction.py": ["steps=2", "data.batch_size=8", "data.max_length=16"],
     "configs/rerank.py": ["steps=2", "data.batch_size=8", "data.max_length=32"],
     "runs/half": ["data.batch_size=8", "data.lengths=32"],
     "runs/taught": ["data.batch_size=8", "data.lengths=32"],

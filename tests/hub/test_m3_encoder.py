@@ -148,18 +148,19 @@ def test_what_flag_embedding_saved_without_modules_opens_and_sentence_transforme
 def test_an_index_takes_the_vectors_of_one_directory(small):
     documents = [(f"{n}", text) for n, text in enumerate(SMALL_TEXTS)]
     path = small.parent / "index"
-    bert_jax.Index.build(documents, path, model=small, sparse_model=small)
+    heads = ("model", "sparse_model", "multi_vector_model")
+    bert_jax.Index.build(documents, path, **dict.fromkeys(heads, small))
     query = "on the mat ."
     hits = bert_jax.Index.open(path).search(query, top_k=8)
-    assert {*hits[0].rankings} == {"keywords", "vectors", "sparse", "fusion"}
+    assert {*hits[0].rankings} == {"keywords", "vectors", "sparse", "late_interaction", "fusion"}
     model = bert_jax.load(small)
+    shared = bert_jax.Index.open(path, **dict.fromkeys(heads, model))
+    assert [hit.id for hit in shared.search(query, top_k=8)] == [hit.id for hit in hits]
     sparse = model.sparse_embedder
     scores = sparse.similarity(sparse.encode_query(query), sparse.encode_document(SMALL_TEXTS))[0]
-    found = bert_jax.Index.open(path, model, sparse_model=sparse).search(
-        query, top_k=8, retrievers=["sparse"]
-    )
-    assert len(found) == (scores > 0).sum() > 1
-    for hit in found:
+    by_tokens = shared.search(query, top_k=8, retrievers=["sparse"])
+    assert len(by_tokens) == (scores > 0).sum() > 1
+    for hit in by_tokens:
         assert hit.score == pytest.approx(scores[int(hit.id)], rel=1e-2)
 
 

@@ -9,7 +9,7 @@ from bert_jax.search.index import RERANK_TOP, Hit
 from bert_jax.serve.call import Call
 from bert_jax.serve.models import USUAL_FILLINGS, RequestOptions, Search
 from bert_jax.serve.requests import Refusal, unprocessable
-from bert_jax.serve.route import Route, tei_error_body
+from bert_jax.serve.route import PAIR_SCORERS, Route, tei_error_body
 
 error_body = tei_error_body
 Share = Annotated[float, msgspec.Meta(gt=0, lt=1)]
@@ -124,7 +124,7 @@ async def search(call: Call, body: SearchRequest) -> dict[str, Any]:
 def find_reranker(call: Call, name: str | None) -> Any:
     if name is None:
         return None
-    rerankers = [known for known, served in call.models.items() if served.kind == "reranker"]
+    rerankers = [known for known, served in call.models.items() if served.kind in PAIR_SCORERS]
     if name not in rerankers:
         shown = f"served are {', '.join(rerankers)}" if rerankers else "none is served"
         raise unprocessable(f'no reranker "{name:.60}"; {shown}')
