@@ -146,6 +146,11 @@ def test_rerank_by_max_sim(answer, served_models):
     for version in "12":
         output = answer("multi-vector", f"/v{version}/rerank", {"query": query, "documents": documents})
         assert_ranked(output["results"], "relevance_score")
+    asked = {"queries": "cat mats", "reranker": "multi-vector", "explain": True}
+    (hits,) = answer("index", "/search", asked)["results"]
+    first = model.rank("cat mats", [hit["text"] for hit in hits])
+    assert [hit["rankings"]["reranker"]["rank"] for hit in hits] == [1, 2]
+    assert [one["corpus_id"] for one in first] == [0, 1]
 
 
 def test_embeddings_of_openai(answer, vectors):
