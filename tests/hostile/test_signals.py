@@ -50,8 +50,10 @@ def temporaries(folder: Path) -> list[str]:
 @pytest.mark.parametrize("verb", CASES)
 def test_a_result_is_whole_or_absent_whenever_a_signal_comes(verb, small, forks, kept, tmp_path):
     case, material = CASES[verb], verbs.material(small)
+    folder = tmp_path / "folder"  # the same for all: some results name it
     # The first run compiles what the others find.
-    for folder in (tmp_path / "first", tmp_path / "whole"):
+    for _ in range(2):
+        shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         case.begin(material, folder)
         number, begun, ended = forks.start(case.arguments(material, folder), tmp_path / "said"), None, None
@@ -71,7 +73,7 @@ def test_a_result_is_whole_or_absent_whenever_a_signal_comes(verb, small, forks,
             continue
         drawn = random.Random(name)
         target = drawn.uniform(*spans[moment // len(SIGNALS) % 2])
-        folder = tmp_path / str(moment)
+        shutil.rmtree(folder)
         folder.mkdir()
         case.begin(material, folder)
         number = forks.start(case.arguments(material, folder), tmp_path / "said")
@@ -86,9 +88,8 @@ def test_a_result_is_whole_or_absent_whenever_a_signal_comes(verb, small, forks,
             outcome = repeated(forks, case, material, folder, whole, outcome, tmp_path / "said")
         if outcome in BAD:
             shutil.copy(tmp_path / "said", tmp_path / f"said {moment}")
+            shutil.copytree(folder, tmp_path / str(moment))
         kept.add(name, outcome if outcome not in BAD else f"{outcome} ({verb}, {sent.name})")
-        if outcome not in BAD:
-            shutil.rmtree(folder)
     wrong = {tried: outcome for tried, outcome in kept.outcomes.items() if outcome.startswith(BAD)}
     assert not {tried: outcome for tried, outcome in wrong.items() if tried.startswith(f"{verb} ")}
 
