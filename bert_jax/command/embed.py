@@ -6,7 +6,7 @@ from bert_jax.core.errors import BertJaxError
 
 
 @verb(
-    "compute a vector for each text or, by a multi-vector embedder, for each token",
+    "compute a vector for each text, or for each token",
     "bert-jax embed --model DIR --input lines.txt --output vectors.npy",
     flag("--model", required=True, metavar="DIR", help="model directory: any embedder or encoder"),
     flag(

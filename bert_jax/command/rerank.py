@@ -10,7 +10,7 @@ from bert_jax.core.terminal import print_line
 
 
 @verb(
-    "rank documents for queries with a cross-encoder or a multi-vector embedder",
+    "rank documents for queries with a reranker",
     "bert-jax rerank --model DIR --input candidates.jsonl --top-k 10",
     flag(
         "--model", required=True, metavar="DIR",
