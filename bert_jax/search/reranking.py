@@ -83,6 +83,8 @@ class TokenRanker:
             self.encoder = TokenIndexEncoder(model)
 
     def rank(self, query: str, places: Sequence[PassagePlace]) -> Ranked:
+        if not places:
+            return {}, None
         (of_query,) = self.encoder.encode_queries([query])
         rows = {} if self.is_stored else self.encode(places)
         joined = RaggedRows.join([*rows.values()] if rows else [self.stored_rows(place) for place in places])

@@ -197,6 +197,8 @@ def test_an_index_of_a_model_finds_what_the_model_says(folder, tmp_path):
     embedder = bert_jax.load(folder / "model")
     loaded = Index.open(tmp_path / "index", multi_vector_model=embedder)
     assert found_scores(loaded.search("the cat", 100, ["late_interaction"])) == found
+    loaded.remove([name for name, _ in left])
+    assert loaded.search("the cat", 100, ["late_interaction"]) == []
 
 
 @pytest.mark.slow
@@ -231,6 +233,7 @@ def test_a_reranker_gives_the_same_scores_from_stored_vectors_and_without(folder
     for encoder in stored.rankers.values():
         monkeypatch.setattr(encoder, "encode_documents", encode)
     assert stored.search("the cat", 100, ["keywords"], reranker=model)
+    assert stored.search("zebra", 100, ["keywords"], reranker=model) == []
     assert main(["search", str(folder / "index"), "the cat", "--rerank", str(folder / "model")]) == 0
 
 
