@@ -85,6 +85,9 @@ class LateInteractionLossConfig(GroupLossConfig):
 
 @dataclass(frozen=True)
 class Config(GroupsRunConfig):
+    # Tokens of an embedder are compared well before any training, which higher rates undo.
+    base_learning_rate: ClassVar[float] = 5e-6
+
     model: LateInteractionModelConfig = field(default_factory=LateInteractionModelConfig)
     loss: LateInteractionLossConfig = field(default_factory=LateInteractionLossConfig)
 
