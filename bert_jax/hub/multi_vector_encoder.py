@@ -16,14 +16,13 @@ from bert_jax.core.errors import BertJaxError, check_name
 from bert_jax.core.files import read_json, write_json
 from bert_jax.core.hashes import is_inside_directory
 from bert_jax.hub.sentence_transformers import (
-    ACTIVATION,
     MODULES,
     PROJECTION,
-    TORCH_ACTIVATIONS,
     DenseConfig,
     ModuleEntry,
     Projection,
     TextSettings,
+    dense_config,
     files_of_texts,
     module_kind,
     projection_of,
@@ -358,21 +357,11 @@ def write_multi_vector(directory: Path, settings: MultiVectorSettings, width: in
         "model_type": MODEL_TYPES[0],
         "similarity_fn_name": settings.similarity,
     }
+    names = {"module_input_name": TOKENS, "module_output_name": TOKENS}
     if projection := settings.projection:
-        theirs = {ours: name for name, ours in TORCH_ACTIVATIONS.items()}
-        files[f"{folders['Dense']}/config.json"] = {
-            "in_features": width,
-            "out_features": projection.width,
-            "bias": projection.bias,
-            "activation_function": ACTIVATION + theirs[projection.activation],
-            "module_input_name": TOKENS,
-            "module_output_name": TOKENS,
-        }
+        files[f"{folders['Dense']}/config.json"] = dense_config(width, projection) | names
     if settings.normalize:
-        files[f"{folders['Normalize']}/config.json"] = {
-            "module_input_name": TOKENS,
-            "module_output_name": TOKENS,
-        }
+        files[f"{folders['Normalize']}/config.json"] = names
     if pooling := settings.pooling:
         files[f"{folders[POOLING]}/config.json"] = {
             "pool_factor": pooling.factor,

@@ -249,6 +249,17 @@ def projection_of(config: dict, folder: Path) -> Projection:
     return Projection(width, config.get("bias", True), TORCH_ACTIVATIONS.get(activation, activation))
 
 
+def dense_config(width: int, projection: Projection) -> dict[str, Any]:
+    """Return the config.json of a Dense that reads states of this width."""
+    theirs = {ours: name for name, ours in TORCH_ACTIVATIONS.items()}
+    return {
+        "in_features": width,
+        "out_features": projection.width,
+        "bias": projection.bias,
+        "activation_function": ACTIVATION + theirs[projection.activation],
+    }
+
+
 def unusual(config: dict) -> list[str]:
     """List the properties of a Dense that are not supported."""
     usual = ("sentence_embedding", None)
@@ -324,13 +335,7 @@ def write_embedder(directory, embedder: EmbedderSettings, width: int) -> None:
             "include_prompt": embedder.pools_prompt,
         }
     if projection := embedder.projection:
-        theirs = {ours: name for name, ours in TORCH_ACTIVATIONS.items()}
-        files[f"{names.index('Dense')}_Dense/config.json"] = {
-            "in_features": width,
-            "out_features": projection.width,
-            "bias": projection.bias,
-            "activation_function": ACTIVATION + theirs[projection.activation],
-        }
+        files[f"{names.index('Dense')}_Dense/config.json"] = dense_config(width, projection)
     if embedder.normalize:
         (directory / f"{len(names) - 1}_Normalize").mkdir(parents=True, exist_ok=True)
     for name, content in files.items():

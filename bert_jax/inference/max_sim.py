@@ -11,11 +11,11 @@ AT_ONCE = 1 << 24  # products in memory at once
 NO_TOKENS = -1e9  # the score of a document of which no token is compared
 
 
-def max_sim(query: np.ndarray, tokens: np.ndarray, ends: np.ndarray) -> np.ndarray:
+def score_joined(query: np.ndarray, tokens: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """Return the scores [N] of documents for a query [Tq, D]; their tokens follow each other in `tokens` [T, D], and
     those of the n-th end at `ends[n]`.
 
-    >>> max_sim(np.eye(2), np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]]), np.array([2, 2, 3])).tolist()
+    >>> score_joined(np.eye(2), np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]]), np.array([2, 2, 3])).tolist()
     [1.5, -1000000000.0, 1.0]
     """
     starts = np.concatenate([[0], ends[:-1]]).astype(np.int64)
@@ -45,7 +45,7 @@ def max_sim_matrix(
         ends = np.cumsum([len(document) for document in documents[first:last]])
         block = np.concatenate(documents[first:last])
         for row, query in enumerate(queries):
-            scores[row, first:last] = max_sim(query, block, ends)
+            scores[row, first:last] = score_joined(query, block, ends)
         first = last
     if mean:
         scores /= np.maximum([len(query) for query in queries], 1)[:, None].astype(np.float32)

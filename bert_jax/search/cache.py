@@ -1,8 +1,8 @@
 """Cache computed numbers in the files of a folder, looked up by the contents that they were computed from.
 
-A file holds keys, which are hashes of contents, and a row of numbers for each key. Rows of different lengths stand one
-after another, behind the start of each. A file is written atomically and never
-changed, so an interrupted command can resume, and several commands may fill the same folder.
+A file holds keys, which are hashes of contents, and a row of numbers for each key; rows of different lengths follow the
+list of their starts. A file is written atomically and never changed, so an interrupted command can resume, and several
+commands may fill the same folder.
 """
 
 from collections.abc import Callable, Sequence

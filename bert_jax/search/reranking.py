@@ -113,9 +113,8 @@ class MatchedQuery:
     query: TokenQuery
     segments: Sequence[Segment]
     encoder: "TokenIndexEncoder"
-    rows: Mapping[PassagePlace, np.ndarray] = field(
-        default_factory=dict
-    )  # if they are not those of the segments
+    # The token vectors of passages, if they are not those of the segments.
+    rows: Mapping[PassagePlace, np.ndarray] = field(default_factory=dict)
 
     def explain(self, segment: int, passage: int) -> dict[str, float]:
         """Return which word of a passage each token of the query matched, and what that adds to the score."""

@@ -29,11 +29,8 @@ from bert_jax.search.row_files import TOKEN_STARTS
 from tests.bench.search import AT, INDEX, memory_bytes, run_in_process
 
 DIMENSIONS, SHORTEST, LONGEST = 128, 100, 200  # of a passage, in tokens
-OF_QUERY, OF_QUESTION, RERANKED = (
-    32,
-    14,
-    100,
-)  # tokens of a query and of a short one, passages that are reranked
+OF_QUERY, OF_QUESTION = 32, 14  # tokens of a query, and of a short one
+RERANKED = 100  # passages
 WORDS, FLAT = 30_000, 30  # different ones, and ranks that are about equally frequent
 # Groups of so many passages have a subject: the share of a passage's squared length that is of it, and the share of
 # tokens whose words are among the OF_SUBJECT that it has of its own.

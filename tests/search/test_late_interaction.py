@@ -220,10 +220,8 @@ def test_a_reranker_gives_the_same_scores_from_stored_vectors_and_without(folder
     factors = [
         open_ranker(Index.open(tmp_path / "other"), one).encoder.pool_factor for one in (model, another)
     ]
-    assert factors == [
-        2,
-        None,
-    ]  # passages are pooled as those of the index if they are, and else as the model does
+    # Passages are pooled as those of the index if they are by this model, and else as the model does.
+    assert factors == [2, None]
     some = stored.search("the cat", 100, ["keywords"], reranker=model, rerank_top=2)
     assert ["reranker" in hit.rankings for hit in some[:3]] == [True, True, False]
 
