@@ -88,20 +88,7 @@ def describe_mismatch(directory: Path, name: str, size: int) -> str | None:
 
 def write_hashes(directory: Path) -> None:
     """Write the list of the files of a model directory, without those of nested models, which have their own lists."""
-    write_list(directory, collect_file_facts(directory, sorted(list_file_names(directory))))
-
-
-def update_hashes(directory: Path, name: str) -> None:
-    """Update the entry of a file that was written or removed since, if the directory has a list."""
-    files = read_hashes(directory)
-    if files is not None:
-        here = [name] * (directory / name).is_file()
-        write_list(
-            directory, {key: files[key] for key in files if key != name} | collect_file_facts(directory, here)
-        )
-
-
-def write_list(directory: Path, files: dict[str, FileFacts]) -> None:
+    files = collect_file_facts(directory, sorted(list_file_names(directory)))
     write_json(directory / FILE, sealed({"files": files}))
 
 

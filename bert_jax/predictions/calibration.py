@@ -13,7 +13,6 @@ from typing import Annotated
 
 import numpy as np
 
-from bert_jax.core import hashes
 from bert_jax.core.config import NonNegative, Range, Share, check_number, check_ranges
 from bert_jax.core.errors import BertJaxError, check_name
 from bert_jax.core.files import read_json, write_json
@@ -183,13 +182,8 @@ def explain_shortfall(levels: CoverageLevels, precision: float, examples: str) -
 
 
 def save_calibration(directory, calibration: Calibration) -> None:
-    """Write the calibration, or remove an old file if there is nothing to write."""
-    path = Path(directory) / FILE
     if calibration.is_fitted:
-        write_json(path, asdict(calibration), indent=1)
-    else:
-        path.unlink(missing_ok=True)
-    hashes.update_hashes(path.parent, FILE)
+        write_json(Path(directory) / FILE, asdict(calibration), indent=1)
 
 
 def read_calibration(directory, labels: Sequence[str]) -> Calibration:

@@ -14,7 +14,6 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from bert_jax.core import hashes
 from bert_jax.core.errors import BertJaxError, first_line, recover_os_error
 from bert_jax.core.output import atomic_file
 from bert_jax.data.randomness import sample_indices
@@ -97,17 +96,13 @@ def draw_text_indices(count: int) -> np.ndarray:
 
 
 def save_detector(directory, scope: OutOfScopeDetector) -> None:
-    """Write the scope, or remove an old file if the scope is empty."""
-    path = Path(directory) / FILE
-    if scope.is_fitted:
-        with atomic_file(path) as new:
-            try:
-                save_file({name: getattr(scope, name) for name in FORMS}, new)
-            except SafetensorError as error:  # such as a full disk, reported by the Rust library
-                raise recover_os_error(error) from error
-    else:
-        path.unlink(missing_ok=True)
-    hashes.update_hashes(path.parent, FILE)
+    if not scope.is_fitted:
+        return
+    with atomic_file(Path(directory) / FILE) as new:
+        try:
+            save_file({name: getattr(scope, name) for name in FORMS}, new)
+        except SafetensorError as error:  # such as a full disk, reported by the Rust library
+            raise recover_os_error(error) from error
 
 
 def read_detector(directory, width: int) -> OutOfScopeDetector:

@@ -7,7 +7,6 @@ again.
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from bert_jax.core import hashes
 from bert_jax.core.files import read_json, write_json
 from bert_jax.data.examples.columns import AUTODETECT, ColumnsFromTraining, ExampleColumns
 
@@ -31,11 +30,8 @@ UNKNOWN_ORIGIN = TrainingOrigin()
 
 
 def save_origin(directory, origin: TrainingOrigin) -> None:
-    if origin == UNKNOWN_ORIGIN:
-        return
-    path = Path(directory) / FILE
-    write_json(path, asdict(origin), indent=1)
-    hashes.update_hashes(path.parent, FILE)
+    if origin != UNKNOWN_ORIGIN:
+        write_json(Path(directory) / FILE, asdict(origin), indent=1)
 
 
 def read_origin(directory) -> TrainingOrigin:

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from bert_jax.core import hashes
 from bert_jax.core.files import write_atomically
 from bert_jax.predictions import calibration as calibrations
 from bert_jax.predictions.kind import Outcomes
@@ -45,7 +44,6 @@ def write_card(model: Path, task: Task, run: TrainingRecord) -> None:
         calibration = calibrations.read_calibration(model, task.layout.labels)
         parts += ["## Calibration\n", card.describe_calibration(calibration), ""]
     write_atomically(model / CARD_FILE, "\n".join(parts))
-    hashes.update_hashes(model, CARD_FILE)
 
 
 def card_metadata(card: ModelCard) -> list[str]:

@@ -5,9 +5,10 @@ not make it again.
 """
 
 import math
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -21,7 +22,7 @@ from bert_jax.core.files import read_json, write_json
 from bert_jax.core.output import atomic_directory
 from bert_jax.core.terminal import part_of_run, print_line
 from bert_jax.data.examples.example import Example
-from bert_jax.hub.model_directory import ModelDirectories
+from bert_jax.hub.model_directory import WRITTEN_FILES, ModelDirectories, atomic_model_directory
 from bert_jax.inference.load import load
 from bert_jax.inference.text_outcomes import mean_state_vectors, predict_outcomes
 from bert_jax.metrics.score_sums import uninformative_metric
@@ -77,14 +78,14 @@ def run_from_config(values: dict, overrides: Sequence[str], workdir: str, comman
         return completion["scores"]
     run = opened.task.prepare(opened, directory)
     try:
-        run.train(directory.path)
+        finished = run.train(directory.path, partial(complete_model, run, directory.metrics, command))
     except RunStopped:
         draw_training(directory)
         raise
     draw_training(directory)
     if jax.process_index() > 0:
         return {}
-    scores = finish(run, directory, directory.metrics, command)
+    scores = report_results(run, directory, directory.metrics, command, finished)
     record_completion(opened, directory, scores)
     measured = validation_lines(directory.metrics) or [scores]
     if all(map(uninformative_metric, measured)):
@@ -102,28 +103,37 @@ def run_sweep(runs: Sequence[SweepRun], directory: Workdir, command: str) -> dic
     chosen = write_results(directory.path, runs)
     with part_of_run("the best run"):
         run = open_run(chosen.module.open, chosen.config, directories=directories)
-    return finish(run, directory, Workdir(chosen.path).metrics, command)
+    with atomic_model_directory(directory.model, WRITTEN_FILES) as new:
+        shutil.copytree(
+            chosen.path / "model", new, ignore=shutil.ignore_patterns(hashes.FILE), dirs_exist_ok=True
+        )
+        finished = complete_model(run, Workdir(chosen.path).metrics, command, new)
+    return report_results(run, directory, Workdir(chosen.path).metrics, command, finished)
 
 
-def finish(run: OpenedRun, directory: Workdir, metrics: Path, command: str) -> dict[str, float]:
-    """Write what belongs to a trained model: its origin, calibration, out-of-scope detector, report and card.
-
-    Return its scores.
-    """
-    task, config, finished = run.task, run.config, None
-    training_origin.save_origin(directory.model, make_origin(run, command))
+def complete_model(run: OpenedRun, metrics: Path, command: str, model: Path) -> "FinishedRun | None":
+    """Add what belongs to a trained model: its origin, calibration, out-of-scope detector and card."""
+    task, finished = run.task, None
+    training_origin.save_origin(model, make_origin(run, command))
     if task.finish_inputs:
-        finished = FinishedRun(directory.model, task.finish_inputs, run.out_of_fold)
+        finished = FinishedRun(model, task.finish_inputs, run.out_of_fold)
         finished.calibrate()
         finished.fit_scope()
-        if config.writes_report:
-            finished.write_report(directory, command)
     if task.model_card:
-        record = model_card.TrainingRecord(config, metrics, command)
-        if finished and finished.scores and config.writes_report:
+        record = model_card.TrainingRecord(run.config, metrics, command)
+        if finished and finished.scores and run.config.writes_report:
             record = replace(record, outcomes=finished.outcomes, scored=finished.scored)
-        model_card.write_card(directory.model, task, record)
-    scores = metric_values(read_kept_metrics(metrics, config.checkpoints.best_metric))
+        model_card.write_card(model, task, record)
+    return finished
+
+
+def report_results(
+    run: OpenedRun, directory: Workdir, metrics: Path, command: str, finished: "FinishedRun | None"
+) -> dict[str, float]:
+    """Write the report of a run whose model is complete; return the scores of the model."""
+    if finished and run.config.writes_report:
+        finished.write_report(directory, command)
+    scores = metric_values(read_kept_metrics(metrics, run.config.checkpoints.best_metric))
     return scores or (finished.scores if finished else {})
 
 
@@ -222,7 +232,6 @@ class FinishedRun:
 
     def calibrate(self) -> None:
         """Calibrate the model on the out-of-fold predictions or, if there are none, on the calibration set."""
-        self.model.calibration = calibrations.UNCALIBRATED
         given = self.out_of_fold.outcomes if self.out_of_fold else None
         if given is None and self.results.calibration:
             given = predict_outcomes(self.model, self.results.calibration, long_texts=self.results.long_texts)

@@ -7,7 +7,6 @@ model/                  the model of the best run of the setting that is best on
 
 import itertools
 import math
-import shutil
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -23,7 +22,7 @@ from bert_jax.core.errors import BertJaxError, NonFiniteError
 from bert_jax.core.files import write_atomically
 from bert_jax.core.progress import format_duration
 from bert_jax.core.terminal import no_lines, part_of_run, print_line
-from bert_jax.hub.model_directory import WRITTEN_FILES, ModelDirectories, atomic_model_directory
+from bert_jax.hub.model_directory import WRITTEN_FILES, ModelDirectories
 from bert_jax.metrics.score_sums import uninformative_metric
 from bert_jax.report.plots import ACCENT, INK, draw_training_curves, save_plot
 from bert_jax.tasks import read_config
@@ -213,10 +212,7 @@ def mark_degenerate(runs: Sequence[SweepRun]) -> None:
 
 
 def write_results(workdir: Path, runs: Sequence[SweepRun]) -> SweepRun:
-    """Write the results; copy the best run's model and draw its curves where those of a single run would be.
-
-    Return the best run.
-    """
+    """Write the results, and the curves of the best run where those of a single run would be. Return the best run."""
     kept = [run for run in runs if run.last and (run.path / "model").is_dir()]
     sound = [run for run in kept if not run.degenerate_reason] or kept
     if not sound:
@@ -231,8 +227,6 @@ def write_results(workdir: Path, runs: Sequence[SweepRun]) -> SweepRun:
     plot_results(workdir / "sweep.png", runs, settings)
     write_atomically(workdir / SWEEP_TABLE, text + "\n\n![score of each run, by setting](sweep.png)\n")
     print(text, flush=True)
-    with atomic_model_directory(workdir / "model", WRITTEN_FILES) as new:
-        shutil.copytree(chosen.path / "model", new, dirs_exist_ok=True)
     draw_training_curves(chosen.path / "metrics.jsonl", workdir / "curves.png")
     return chosen
 

@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
 
 import jax
 
@@ -58,6 +60,8 @@ from bert_jax.training.stop_signal import RunStopped, StopSignal
 from bert_jax.training.task import Task
 from bert_jax.training.workdir import Workdir, save_models
 
+R = TypeVar("R")
+
 
 def train(
     task: Task,
@@ -67,28 +71,29 @@ def train(
     params: Callable[[], dict] | None = None,
     peak_flops: float | None = None,
     cache: StepCache | None = None,
-) -> None:
+    complete: Callable[[Path], R] | None = None,
+) -> R | None:
     """Train in the run directory `path`; raise RunStopped if the run was told to stop before its end, and has saved.
 
     `params` returns the parameters to start from; None: random ones. `peak` is the peak speed of a device in FLOP/s.
-    `cache` holds compiled steps, which the run may share with other runs.
+    `cache` holds compiled steps, which the run may share with other runs. `complete` adds files to the directory
+    of the trained model before it takes its place; return what it returns.
     """
     # The directory is closed last, so that no other run starts to write while this one is still writing.
     workdir = Workdir(path)
-    with (
-        closing(workdir),
-        StopSignal() as stop,
-        closing(TrainingLoop(task, data, config, workdir, peak_flops, cache)) as run,
-    ):
-        if jax.process_index() == 0:
-            workdir.claim()
-            workdir.record_or_check(config, data, task)
-        run.start_or_resume(params)
-        finished = run.run_steps(stop)
-        run.save_final_model(finished)
-    if not finished:
-        # With several processes, JAX does not say which signal one of them got.
-        raise RunStopped(stop.signal or signal.SIGTERM)
+    with closing(workdir), closing(TrainingLoop(task, data, config, workdir, peak_flops, cache)) as run:
+        with StopSignal() as stop:
+            if jax.process_index() == 0:
+                workdir.claim()
+                workdir.record_or_check(config, data, task)
+            run.start_or_resume(params)
+            finished = run.run_steps(stop)
+            run.checkpoints.finish()
+        if not finished:
+            run.print_line(f"stopped at step {run.step:,}; run the same command to resume")
+            # With several processes, JAX does not say which signal one of them got.
+            raise RunStopped(stop.signal or signal.SIGTERM)
+        return run.save_final_model(complete)
 
 
 def already_finished(step: int) -> str:
@@ -329,23 +334,26 @@ class TrainingLoop:
         position |= {"standings": self.history, "kernels": self.cache.kernels.record()}
         self.checkpoints.save(self.step, self.state, position)
 
-    def save_final_model(self, finished: bool) -> None:
-        self.checkpoints.finish()
-        if not finished:
-            self.print_line(f"stopped at step {self.step:,}; run the same command to resume")
-            return
+    def save_final_model(self, complete: Callable[[Path], R] | None) -> R | None:
         self.restore_best()
         self.average_with_start()
         trained = gather_params(self.state.params, self.mesh)
         frozen = gather_params(self.constants.frozen, self.mesh)
+        del self.state, self.constants  # whose memory `complete` may need
         if jax.process_index() > 0:
-            return
+            return None
+        with hub.atomic_model_directory(self.workdir.model, hub.WRITTEN_FILES) as new:
+            self.write_models(new, trained, frozen)
+            del trained, frozen
+            completed = complete(new) if complete else None
+        self.print_detail(f"the model is in {self.workdir.model}")
+        return completed
+
+    def write_models(self, directory: Path, trained: dict, frozen: dict) -> None:
         params = merge_params(self.task, self.config.adapter, trained, frozen)
         params = self.task.final_params(params, self.data)
         adapter = trained_adapter(self.task, self.config, trained, frozen)
-        with hub.atomic_model_directory(self.workdir.model, hub.WRITTEN_FILES) as new:
-            save_models(new, self.task, params, self.data.tokenizer, adapter)
-        self.print_detail(f"the model is in {self.workdir.model}")
+        save_models(directory, self.task, params, self.data.tokenizer, adapter)
 
     def restore_best(self) -> None:
         """Restore the best step that can be read; if the start is the best, the last step is averaged with it."""

@@ -27,6 +27,7 @@ from bert_jax.training.task import Task
 from bert_jax.training.workdir import Workdir
 
 C = TypeVar("C", bound=RunConfig)
+R = TypeVar("R")
 Opener = Callable[[Any, ModelDirectories], tuple[Task, BatchSource, Any]]  # `open` of a task's module
 
 
@@ -45,9 +46,11 @@ class OpenedRun(Generic[C]):
         """Open another config of the same task."""
         return open_run(self.opener, given, self.cache, self.directories)
 
-    def train(self, workdir: Path) -> None:
+    def train(self, workdir: Path, complete: Callable[[Path], R] | None = None) -> R | None:
+        """Train in a run directory; `complete` is that of `training.loop.train`."""
         peak = PEAKS.get(jax.devices()[0].device_kind)
-        train(self.task, self.data, self.config, workdir, make_params_loader(self), peak, self.cache)
+        params = make_params_loader(self)
+        return train(self.task, self.data, self.config, workdir, params, peak, self.cache, complete)
 
 
 def open_run(

@@ -18,7 +18,7 @@ def directory(tmp_path_factory):
     write_model(folder / "drawn")
     load(folder / "drawn").save(folder / "model")
     (folder / "model/README.md").write_bytes(CARD)
-    hashes.update_hashes(folder / "model", "README.md")
+    hashes.write_hashes(folder / "model")
     (folder / "model/train.csv").write_text("secret")
     return folder / "model"
 

@@ -12,7 +12,6 @@ from bert_jax.command import train as run
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.example import Example
 from bert_jax.inference.engines.jax import JaxEngine
-from bert_jax.predictions import calibration
 from bert_jax.predictions.calibration import Calibration
 from bert_jax.predictions.kind import KINDS, Outcomes
 from bert_jax.predictions.selective import CoverageLevel, LabelLevels
@@ -27,9 +26,7 @@ from bert_jax.report.prediction_page import (
     evaluate_with_report,
     write_report,
 )
-from bert_jax.runs.run import FinishedRun
 from bert_jax.text.wordpiece import WordPiece
-from bert_jax.training.task import FinishInputs
 from tests.support.cases import long_except
 from tests.support.made_up_outcomes import make_outcomes, many_class_outcomes
 from tests.support.scoring import evaluate_model
@@ -264,10 +261,6 @@ def test_a_run_is_calibrated_and_reported_on_examples_it_did_not_learn_from(tmp_
     (scores,) = re.findall(r"\| accuracy \| (0.\d+) \| 0.\d+ to \d.\d+ \|", card)
     assert f"| accuracy | {scores} |" in text and "Calibrated on 54 examples: " in card
     assert model_card.was_written_by_run(tmp_path / "run" / "model")
-    # A model trained anew without has none.
-    calibration.save_calibration(tmp_path / "run" / "model", found)
-    FinishedRun(tmp_path / "run" / "model", FinishInputs([], [], [])).calibrate()
-    assert not bert_jax.load(tmp_path / "run" / "model").calibration.is_fitted
 
 
 @pytest.mark.slow

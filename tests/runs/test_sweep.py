@@ -63,13 +63,14 @@ def test_a_sweep_compiles_once_points_out_what_failed_and_keeps_the_best(begun, 
 
 @pytest.mark.slow
 def test_a_signal_after_the_last_step_of_a_run_stops_the_runs_after_it(begun, tmp_path, monkeypatch, capsys):
-    save = loop.TrainingLoop.save_final_model
+    run_steps = loop.TrainingLoop.run_steps
 
-    def signalled(run, finished):
+    def signalled(run, stop):
+        finished = run_steps(run, stop)
         os.kill(os.getpid(), signal.SIGTERM)
-        save(run, finished)
+        return finished
 
-    monkeypatch.setattr(loop.TrainingLoop, "save_final_model", signalled)
+    monkeypatch.setattr(loop.TrainingLoop, "run_steps", signalled)
     changes = {"epochs": 0, "steps": 1, "num_seeds": 2}
     with pytest.raises(RunStopped) as stopped:
         run.start_training("configs/classify.py", overrides(begun, **changes), str(tmp_path))
