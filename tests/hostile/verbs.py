@@ -21,6 +21,9 @@ class Case:
     arguments: Callable[[Path, Path], Iterable]  # of the material and the folder
     result: str
     again: bool = True
+    finishes_after: str = (
+        ""  # the last file before it writes the result; "": it writes the result from its first file
+    )
 
     def begin(self, small: Path, folder: Path) -> None:
         """Put into the folder what must be there before the command."""
@@ -80,11 +83,16 @@ CASES = {
     "prepare": Case(lambda small, folder: [
         "prepare", "--input", small / "text.txt", "--layout", "sentences", "--tokenizer", small / "vocabulary",
         "--processes", 1, "--output", folder / "corpus"], "corpus", again=False),
-    "train": Case(training, "run/model"),
+    "train": Case(training, "run/model", finishes_after="run/checkpoints/12"),
     "train sparse": Case(lambda small, folder: [
         "train", "--config", "sparse", "--workdir", folder / "run", f"--config.init={small / 'masked'}",
         f"--config.data.train={small / 'pairs.jsonl'}", "--config.steps=6", "--config.data.batch_size=8",
-        "--config.checkpoints.every=3"], "run/model"),
+        "--config.checkpoints.every=3"], "run/model", finishes_after="run/checkpoints/6"),
+    "train classify": Case(lambda small, folder: [
+        "train", "--config", "classify", "--workdir", folder / "run", f"--config.init={small / 'masked'}",
+        f"--config.data.train={small / 'labelled.jsonl'}", "--config.method=finetune", "--config.steps=6",
+        "--config.data.folds=0", "--config.data.calibration_ratio=0.5", "--config.checkpoints.every=3"],
+        "run/model", finishes_after="run/checkpoints/6"),
     "export": Case(lambda small, folder: [
         "export", small / "run", "--output", folder / "model"], "model", again=False),
     "export --adapter": Case(lambda small, folder: [

@@ -7,20 +7,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file, save_file
 
 import bert_jax
 from bert_jax.hub.multi_vector_encoder import MultiVectorSettings, QueryExpansion, TokenPooling
-from bert_jax.hub.sentence_transformers import Projection
 from bert_jax.inference.token_pooling import pool_tokens
-from tests.support.small_models import SMALL_CONFIG, SMALL_TEXTS, SMALL_VOCABULARY, load_error, write_model
+from tests.support.multi_vector_models import (
+    NO_PROMPTS,
+    PLAIN,
+    TOKEN_TEXTS,
+    write_multi_vector_model,
+    write_stanford,
+)
+from tests.support.small_models import load_error
 
-TEXTS = [*SMALL_TEXTS, "", "the cat " * 20, "... .", "cat [unused0] \N{SNOWMAN}"]
-WORDS = [*SMALL_VOCABULARY, "[unused0]", "[unused1]", "!", "?", "[", "]"]
-CONFIG = SMALL_CONFIG.replace(vocab_size=len(WORDS))
-PROJECTION = Projection(6, bias=False)
-NO_PROMPTS = {"query": "", "document": ""}
-PLAIN = MultiVectorSettings(max_length=12, projection=PROJECTION, prompts=NO_PROMPTS)
 PROMPTED = replace(PLAIN, prompts={"query": "the ", "document": "on "})
 SETTINGS = {
     "plain": replace(PLAIN, query_length=7, document_length=11),
@@ -44,16 +43,12 @@ def multi_vector_encoder():
     return lambda path: MultiVectorEncoder(str(path), device="cpu")
 
 
-def write_multi_vector_model(path, settings=PLAIN):
-    return write_model(path, heads=(), pooler=False, multi_vector=settings, words=WORDS, config=CONFIG)
-
-
 def sort_rows(vectors: np.ndarray) -> np.ndarray:
     return vectors[np.lexsort(vectors.round(4).T)]
 
 
 def assert_same_vectors(ours, theirs):
-    texts, vectors = TEXTS, {}
+    texts, vectors = TOKEN_TEXTS, {}
     for encode in ("encode_query", "encode_document"):
         expected = getattr(theirs, encode)(texts, convert_to_numpy=True, show_progress_bar=False)
         vectors[encode] = getattr(ours, encode)(texts)
@@ -145,19 +140,6 @@ def test_directories_of_pylate_open(changes, multi_vector_encoder, tmp_path):
     assert_same_vectors(ours, theirs)
     ours.save(tmp_path / "saved")
     assert_same_vectors(bert_jax.load(tmp_path / "saved"), multi_vector_encoder(tmp_path / "saved"))
-
-
-def write_stanford(path, metadata):
-    write_multi_vector_model(path, PLAIN)
-    tensors = {f"bert.{name}": array for name, array in load_file(path / "model.safetensors").items()}
-    tensors |= load_file(path / "1_Dense/model.safetensors")
-    save_file(tensors, path / "model.safetensors", metadata={"format": "pt"})
-    config = json.loads((path / "config.json").read_text()) | {"architectures": ["HF_ColBERT"]}
-    (path / "config.json").write_text(json.dumps(config))
-    for name in ("modules.json", "config_sentence_transformers.json", "sentence_bert_config.json"):
-        (path / name).unlink()
-    if metadata is not None:
-        (path / "artifact.metadata").write_text(json.dumps(metadata))
 
 
 @pytest.mark.slow

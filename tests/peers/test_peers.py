@@ -3,6 +3,7 @@
 import ast
 import json
 
+import numpy as np
 import pytest
 
 import bert_jax
@@ -12,7 +13,9 @@ from tests.peers.trials import TRIALS, read_adapters
 from tests.support.environments import new_environment, run_command
 from tests.support.m3_models import M3_TEXTS, write_published_m3
 from tests.support.minilm import MINILM
+from tests.support.multi_vector_models import CONFIG, TOKEN_TEXTS, WORDS, write_stanford
 from tests.support.project import ROOT
+from tests.support.small_models import write_model
 
 VERSIONS = {
     "scikit-learn": "1.9.1",
@@ -26,6 +29,7 @@ VERSIONS = {
 MODEL2VEC = "0.10.0"
 # The newest versions do not open each other.
 FLAG_EMBEDDING = ["FlagEmbedding==1.4.2", "transformers==4.57.6", "datasets==4.4.2"]
+PYLATE = "1.6.0"
 TRACKERS = {"wandb": "0.31.0", "mlflow": "3.17.2", "trackio": "0.43.0"}
 # What these need beside sentence-transformers, which they do not need here.
 INSTEAD_OF_DEPENDENCIES = {
@@ -91,6 +95,29 @@ def write_m3_results(folder) -> None:
         "scores": {name: scores.tolist() for name, scores in model.compute_score(pairs, weights).items()},
     }
     (folder / "ours.json").write_text(json.dumps(results))
+
+
+@pytest.mark.long
+def test_pylate_and_we_compute_the_same_token_vectors(environment, tmp_path):
+    write_model(tmp_path / "base", heads=(), pooler=False, words=WORDS, config=CONFIG)
+    stanford = {"query_maxlen": 9, "doc_maxlen": 10, "mask_punctuation": True}
+    write_stanford(tmp_path / "stanford", stanford | {"attend_to_mask_tokens": True})
+    (tmp_path / "texts.json").write_text(json.dumps(TOKEN_TEXTS))
+    run_command(environment / "pip", "install", "--quiet", f"pylate=={PYLATE}")
+    run_command(environment / "python", "-m", "tests.peers.pylate_trial", tmp_path)
+    results = json.loads((tmp_path / "theirs.json").read_text())
+    assert len(results) == 5
+    for name, theirs in results.items():
+        model = bert_jax.load(tmp_path / name)
+        queries, documents = model.encode_query(TOKEN_TEXTS), model.encode_document(TOKEN_TEXTS)
+        for own, other in zip(
+            [*queries, *documents], [*theirs["queries"], *theirs["documents"]], strict=True
+        ):
+            np.testing.assert_allclose(own, np.reshape(other, (-1, 6)), atol=1e-5, err_msg=name)
+        with_tokens = [document for document in documents if len(document)]
+        np.testing.assert_allclose(
+            model.similarity(queries, with_tokens), theirs["scores"], rtol=1e-5, err_msg=name
+        )
 
 
 def test_each_tracker_follows_a_run_by_a_few_lines_of_the_guide():
