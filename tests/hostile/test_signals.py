@@ -59,10 +59,8 @@ def test_a_result_is_whole_or_absent_whenever_a_signal_comes(verb, small, forks,
         number, begun, ended = forks.start(case.arguments(material, folder), tmp_path / "said"), None, None
         while (spent := processor_seconds(number)) is not None:
             last = spent
-            last_file = case.finishes_after
-            writes = (folder / last_file).exists() if last_file else temporaries(folder)
-            begun = spent if begun is None and writes else begun
-            ended = spent if ended is None and not last_file and case.contents(folder) else ended
+            begun = spent if begun is None and temporaries(folder) else begun
+            ended = spent if ended is None and case.contents(folder) else ended
             time.sleep(0.001)
         assert forks.wait(number) == 0, (tmp_path / "said").read_text()
     # Half of the signals come anywhere, half while the result is being written.
