@@ -1,6 +1,7 @@
 """Small models of token vectors, as bert_jax and as Stanford's ColBERT save them."""
 
 import json
+import string
 
 from safetensors.numpy import load_file, save_file
 
@@ -9,7 +10,13 @@ from bert_jax.hub.sentence_transformers import Projection
 from tests.support.small_models import SMALL_CONFIG, SMALL_TEXTS, SMALL_VOCABULARY, write_model
 
 TOKEN_TEXTS = [*SMALL_TEXTS, "", "the cat " * 20, "... .", "cat [unused0] \N{SNOWMAN}"]
-WORDS = [*SMALL_VOCABULARY, "[unused0]", "[unused1]", "!", "?", "[", "]"]
+# PyLate drops unknown tokens, too, where a word that it skips is none of the vocabulary.
+WORDS = [
+    *SMALL_VOCABULARY,
+    "[unused0]",
+    "[unused1]",
+    *sorted(set(string.punctuation) - set(SMALL_VOCABULARY)),
+]
 CONFIG = SMALL_CONFIG.replace(vocab_size=len(WORDS))
 PROJECTION = Projection(6, bias=False)
 NO_PROMPTS = {"query": "", "document": ""}
