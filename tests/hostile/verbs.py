@@ -83,7 +83,7 @@ def sparse_training(small: Path, folder: Path) -> list:
 
 def classifier_training(small: Path, folder: Path) -> list:
     """Train a model with a calibration, a detector of texts that are out of scope, and a report."""
-    values = {"data__folds": 0, "data__calibration_ratio": 0.5, "method": "finetune"}
+    values = {"data__folds": 0, "data__calibration_ratio": 0.5, "data__max_length": 32, "method": "finetune"}
     return train_task("classify", small, folder, data__train=small / "labelled.jsonl", **values)
 
 
