@@ -99,7 +99,7 @@ def index(args):
     if args.export:
         export_index(args)
     else:
-        update_index(args)
+        change_index(args)
 
 
 def export_index(args) -> None:
@@ -116,7 +116,7 @@ def export_index(args) -> None:
     print_line(f"{counts} in {args.export}")
 
 
-def update_index(args) -> None:
+def change_index(args) -> None:
     from bert_jax.search import index_update
     from bert_jax.search.documents import DocumentColumns, DocumentSource
     from bert_jax.search.index_manifest import absolute_source
@@ -135,17 +135,10 @@ def update_index(args) -> None:
     if args.dry_run and args.compact:
         raise BertJaxError("--dry-run is for adding DOCS; give it without --compact")
     options = index_update.IndexOptions(
-        args.model,
-        args.passage_tokens,
-        args.overlap,
-        args.quantize,
-        args.approximate,
-        args.language,
-        args.vectors,
-        args.sparse_model,
-        args.multi_vector_model,
-        args.pool_factor,
-    )
+        model=args.model, sparse_model=args.sparse_model, multi_vector_model=args.multi_vector_model,
+        passage_tokens=args.passage_tokens, overlap=args.overlap, quantization=args.quantize,
+        approximate=args.approximate, language=args.language, vectors=args.vectors, pool_factor=args.pool_factor,
+    )  # fmt: skip
     columns = DocumentColumns(args.text, args.id, args.title)
     source = DocumentSource(args.documents, columns) if args.documents else None
     settings = index_update.IndexSettings(path, options, args.compact)

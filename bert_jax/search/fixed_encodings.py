@@ -12,25 +12,18 @@ Hyperplanes and signs are drawn from a seed, and are whole numbers as the stored
 so that encodings do not depend on which passages are computed together.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bert_jax.data.npy_writer import npy_writer
-from bert_jax.inference.exact_search import top_k
-from bert_jax.search.index_manifest import TOKEN_ROWS
-from bert_jax.search.late_interaction import TokenQuery, inverse_lengths
-from bert_jax.search.nearest import binary_scores, blas_threads, find_best_rows
+from bert_jax.search.candidates import blas_threads
+from bert_jax.search.late_interaction import inverse_lengths
 from bert_jax.search.ragged_rows import RaggedRows
 from bert_jax.search.segment_files import SegmentFiles
 from bert_jax.search.vector_files import to_bits
-
-if TYPE_CHECKING:
-    from bert_jax.search.segment import Segment
 
 FILE = "token_encodings.npy"
 REPETITIONS, PLANES, WIDTH = 40, 4, 8  # of each repetition: hyperplanes, and numbers of a cell
@@ -38,7 +31,6 @@ CELLS = 1 << PLANES
 SEED = 20
 PLANE_STEP = 1 / 128  # of the numbers of hyperplanes
 AT_ONCE = 64  # passages encoded at once
-CANDIDATES = 400  # passages whose MaxSim is computed, if no more are asked for
 
 
 @dataclass(frozen=True)
@@ -125,34 +117,3 @@ def write_encodings(folder: Path, rows: RaggedRows) -> None:
 
 def open_encodings(files: SegmentFiles, passages: int, dimensions: int) -> np.ndarray:
     return files.array(FILE, np.uint8, passages, encodings_of(dimensions).size // 8)
-
-
-def find_by_tokens(
-    query: TokenQuery, segments: "Sequence[Segment]", count: int
-) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return, of each segment, the passages that are among the `count` with the highest MaxSim, best first, and it.
-
-    MaxSim is computed for the candidates, those that are nearest in all segments together."""
-    encoding = encodings_of(query.vectors.shape[1]).encode_query(query.vectors)[None]
-    places, nearness = list[np.ndarray](), list[np.ndarray]()
-    for segment in segments:
-        bits, size = segment.encodings, len(segment.order)
-        (rows,) = find_best_rows(binary_scores(encoding, bits), 1, size, segment.live, max(count, CANDIDATES))
-        places.append(rows)
-        nearness.append(binary_scores(encoding, bits[rows])(slice(0, len(rows)))[0])
-    every = np.concatenate([np.empty(0, np.float32), *nearness])
-    least, results = least_of_best(every, max(count, CANDIDATES)), []
-    for segment, rows, near in zip(segments, places, nearness, strict=True):
-        candidates = rows[near >= least]
-        scores = query.score(segment.rows[TOKEN_ROWS], candidates)
-        best = top_k(scores, segment.order[candidates], count)
-        results.append((candidates[best], scores[best]))
-    return results
-
-
-def least_of_best(scores: np.ndarray, count: int) -> float:
-    """
-    >>> least_of_best(np.array([3, 1, 2]), 2), least_of_best(np.array([3, 1]), 2)
-    (2.0, -inf)
-    """
-    return float(np.partition(scores, -count)[-count]) if len(scores) > count else -np.inf

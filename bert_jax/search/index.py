@@ -1,30 +1,23 @@
-"""Search an index: `bert_jax.Index.open(path).search("query")`."""
+"""Search an index, `bert_jax.Index.open(path).search("query")`, and change it."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Literal, overload
 
 import numpy as np
 
+from bert_jax.core.arguments import use_python_spelling
+from bert_jax.core.caller_warning import warn_caller
 from bert_jax.core.config import Range, check_flag, check_number
 from bert_jax.core.errors import BertJaxError
-from bert_jax.core.paths import require_path
+from bert_jax.core.surrogates import replace_surrogates
 from bert_jax.inference import exact_search
 from bert_jax.metrics.retrieval import DEPTH
-from bert_jax.search.documents import DocumentColumns, Documents
-from bert_jax.search.fixed_encodings import find_by_tokens
+from bert_jax.search.documents import DocumentColumns, Documents, open_documents
 from bert_jax.search.fusion import Explanation, PassagePlace, Ranked, Ranking, RankingEntry, fuse_rankings
-from bert_jax.search.index_manifest import (
-    DENSE_ROWS,
-    MODEL_SETTINGS,
-    SPARSE_ROWS,
-    TOKEN_ROWS,
-    IndexManifest,
-)
-from bert_jax.search.keywords import KeywordSearch
-from bert_jax.search.nearest import find_nearest
+from bert_jax.search.index_manifest import DENSE_ROWS, SPARSE_ROWS, TOKEN_ROWS, is_built
+from bert_jax.search.index_reader import AnyPath, IndexReader
+from bert_jax.search.nearest import find_by_tokens, find_nearest
 from bert_jax.search.postings import WeightedQuery
 from bert_jax.search.reranking import MatchedQuery, load_reranker, open_ranker
 from bert_jax.search.retrievers import (
@@ -38,16 +31,16 @@ from bert_jax.search.retrievers import (
     choose_retrievers,
     read_queries,
 )
-from bert_jax.search.segment import Segment, read_current
 from bert_jax.search.sparse import weight_query
+from bert_jax.text.array_likes import to_plain_list
 
-if TYPE_CHECKING:  # imported only where they are used: what builds models, and what imports this file
+if TYPE_CHECKING:  # imported only where they are used: what builds models
     from bert_jax.inference.encoder import Encoder
-    from bert_jax.search.index_encoder import IndexEncoder, IndexModel, TokenIndexEncoder
+    from bert_jax.search.index_encoder import IndexModel
+    from bert_jax.search.index_update import IndexUpdate
     from bert_jax.search.index_writer import UpdateCounts
 
 RERANK_TOP = 50  # passages that a reranker scores
-AnyPath = str | PathLike[str]
 
 
 @dataclass(frozen=True)
@@ -63,60 +56,8 @@ class Hit:
     rankings: dict[str, RankingEntry]
 
 
-class Index:
+class Index(IndexReader):
     """An index, as it was when it was opened or last changed with it; `refresh` loads the changes of others."""
-
-    manifest: IndexManifest
-    segments: list[Segment]
-
-    def __init__(
-        self,
-        path: AnyPath,
-        model: "IndexModel | None" = None,
-        sparse_model: "IndexModel | None" = None,
-        multi_vector_model: "IndexModel | None" = None,
-        **computed: Any,
-    ):
-        self.path, self.computed = require_path(path, "path"), computed
-        self.model, self.sparse_model, self.multi_vector_model = model, sparse_model, multi_vector_model
-        for name, given in self.given.items():
-            if given is not None:
-                from bert_jax.search.index_encoder import require_model
-
-                require_model(given, name)
-        self.encoders: dict[str, IndexEncoder] = {}  # by the file of their rows
-        self.rerankers: dict[str, Encoder] = {}  # by their directories
-        self.rankers: dict[Encoder, TokenIndexEncoder] = {}
-
-    @classmethod
-    def open(
-        cls, path: AnyPath, model: "IndexModel | None" = None, verify: bool = False, *, engine: str = "auto",
-        dtype: str = "float32", batch_invariant: bool = False, sparse_model: "IndexModel | None" = None,
-        multi_vector_model: "IndexModel | None" = None,
-    ) -> "Index":  # fmt: skip
-        """Open an index. `model` is the model's directory if it has moved since the index was built, or the model if it
-        is loaded already; so are `sparse_model` and `multi_vector_model`. The hashes of all files are checked with
-        `verify`; without it, texts, postings and vectors above 4 MiB are not hashed. `engine`, `dtype` and
-        `batch_invariant` are those of `bert_jax.load`, for the models and for rerankers that `search` names by their
-        directories.
-
-        >>> len(bert_jax.Index.open("index"))
-        3
-        """
-        check_flag(verify, "verify")
-        from bert_jax.inference.engine import check_engine
-
-        check_engine(engine)
-        index = cls(
-            path, model, sparse_model, multi_vector_model,
-            engine=engine, dtype=dtype, batch_invariant=batch_invariant,
-        )  # fmt: skip
-        index.manifest, index.segments = read_current(index.path, verify)
-        for rows, name in MODEL_SETTINGS.items():
-            given = index.given[name]
-            if given is not None and rows not in index.manifest.models:
-                raise BertJaxError(f"{path} was not built with a model like {given!s:.60}; leave it out")
-        return index
 
     @classmethod
     def build(
@@ -153,7 +94,7 @@ class Index:
         >>> index.search("fish")[0].text
         'Fish swim.'
         """
-        from bert_jax.search.index_update import IndexOptions, build_index
+        from bert_jax.search.index_update import IndexOptions, IndexSettings, IndexUpdate, update_index
 
         index = cls(path, model, sparse_model, multi_vector_model)
         options = IndexOptions(
@@ -165,7 +106,13 @@ class Index:
             pool_factor=pool_factor,
             **index.given,
         )
-        build_index(index.path, options, documents, DocumentColumns(text, id, title))
+        with use_python_spelling():
+            if is_built(index.path):
+                raise BertJaxError(
+                    f'{index.path} is an index already; bert_jax.Index.open("{index.path}").add(...) adds to it'
+                )
+            source = open_documents(documents, DocumentColumns(text, id, title))
+            update_index(IndexSettings(index.path, options), IndexUpdate(source), warn_caller)
         return cls.open(path, **index.given)
 
     def add(
@@ -178,9 +125,15 @@ class Index:
         >>> bert_jax.Index.open("index").add([("a", "The cat sat."), ("d", "Birds sing.")])
         UpdateCounts(new=1, changed=1, unchanged=0, removed=0, encoded=0)
         """
-        from bert_jax.search.index_update import add_documents
+        from bert_jax.search.index_update import IndexUpdate
 
-        return add_documents(self, documents, DocumentColumns(text, id, title), replace)
+        check_flag(replace, "replace")
+        with use_python_spelling():
+            self.refresh()
+            ids = (segment.ids[number] for segment in self.segments for number in segment.live_documents())
+            numbers = (int(name) for name in ids if name.isascii() and name.isdigit())
+            source = open_documents(documents, DocumentColumns(text, id, title), max(numbers, default=-1) + 1)
+            return self._change(IndexUpdate(source, replace=replace))
 
     def remove(self, ids: str | Iterable[str]) -> "UpdateCounts":
         """Remove documents from the index and its directory.
@@ -188,47 +141,29 @@ class Index:
         >>> bert_jax.Index.open("index").remove(["b"]).removed
         1
         """
-        from bert_jax.search.index_update import remove_documents
+        from bert_jax.search.index_update import IndexUpdate
 
-        return remove_documents(self, ids)
+        listed = [ids] if isinstance(ids, str) else to_plain_list(ids)
+        if isinstance(listed, bytes | Mapping) or not isinstance(listed, Iterable):
+            raise BertJaxError(f"ids must be the id of a document or a list of ids, not {ids!r:.60}")
+        listed = list(listed)
+        for number, name in enumerate(listed):
+            if not isinstance(name, str):
+                raise BertJaxError(f"ids[{number}] must be the id of a document, a string, not {name!r:.60}")
+        with use_python_spelling():
+            return self._change(IndexUpdate(remove=list(dict.fromkeys(map(replace_surrogates, listed)))))
 
-    def refresh(self) -> None:
-        """Load the changes made since the index was opened.
+    def _change(self, update: "IndexUpdate") -> "UpdateCounts":
+        from bert_jax.search.index_update import IndexOptions, IndexSettings, update_index
 
-        >>> bert_jax.Index.open("index").refresh()
-        """
-        before = self.manifest.models
-        self.manifest, self.segments = read_current(self.path)
-        self.__dict__.pop("keywords", None)
-        if self.manifest.models != before:
-            self.encoders.clear()
-
-    def __len__(self) -> int:
-        return self.manifest.documents
-
-    def __repr__(self) -> str:
-        return f"<index of {len(self):,} documents in {self.manifest.passages:,} passages: {self.path}>"
-
-    @cached_property
-    def keywords(self) -> KeywordSearch:
-        segments = [(segment.postings, segment.live) for segment in self.segments]
-        return KeywordSearch(segments, self.manifest.stemmed_language)
-
-    @property
-    def given(self) -> dict[str, Any]:
-        """The models that were given to open the index, by the names of their arguments."""
-        return {name: getattr(self, name) for name in MODEL_SETTINGS.values()}
-
-    def encoder_of(self, rows: str) -> Any:
-        """Return the model of the rows in a file of the segments; it is loaded when it is first asked for."""
-        from bert_jax.search.index_encoder import ENCODERS, load_encoder
-
-        if rows not in self.encoders:
-            given = self.given[MODEL_SETTINGS[rows]]
-            if (facts := self.manifest.models.get(rows)) is None:
-                raise BertJaxError(f"{self.path} has no vectors because it was built without a model")
-            self.encoders[rows] = load_encoder(ENCODERS[rows], self.path, facts, given, **self.computed)
-        return self.encoders[rows]
+        settings = IndexSettings(self.path, IndexOptions(**self.given))
+        if update.source:
+            settings.encoders = {
+                name: self.encoder_of(name) for name in settings.manifest.models
+            }  # loaded once
+        counts = update_index(settings, update, warn_caller).counts
+        self.refresh()
+        return counts
 
     @overload
     def search(
@@ -350,15 +285,6 @@ class Index:
             for passage, score in zip(rows.tolist(), values.tolist(), strict=True)
         }
         return dict(list(self.sort_passages(scores).items())[:depth])
-
-    def sort_passages(self, scores: Mapping[PassagePlace, float]) -> Ranking:
-        """Sort passages by score, best first; equal scores by document id, then by position in the document."""
-
-        def rank(place: PassagePlace) -> tuple:
-            segment, passage = place
-            return -scores[place], *self.segments[segment].document_place(passage)
-
-        return {place: scores[place] for place in sorted(scores, key=rank)}
 
     def load_reranker(self, reranker: "AnyPath | Encoder") -> "Encoder":
         return load_reranker(self, reranker)

@@ -216,6 +216,11 @@ def is_index(path: str | os.PathLike[str]) -> bool:
     return (Path(path) / INDEX_FILE).is_file()
 
 
+def is_built(directory: Path) -> bool:
+    """Whether anything was ever added to an index in the directory."""
+    return (directory / INDEX_FILE).exists() and read_index_manifest(directory).changes > 0
+
+
 def read_index_manifest(directory: Path) -> IndexManifest:
     path = directory / INDEX_FILE
     try:

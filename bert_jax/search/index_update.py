@@ -3,23 +3,22 @@ the new ones, remove others, merge segments."""
 
 import random
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from bert_jax.core.arguments import use_python_spelling
 from bert_jax.core.caller_warning import warn_caller
-from bert_jax.core.config import Range, check_flag, check_number
+from bert_jax.core.config import Range, check_number
 from bert_jax.core.errors import BertJaxError, check_name
 from bert_jax.core.output import explain_os_errors
 from bert_jax.core.progress import format_duration, track
-from bert_jax.core.surrogates import replace_surrogates
 from bert_jax.core.terminal import pluralize
 from bert_jax.search.cache import KeyIndex, content_keys
-from bert_jax.search.documents import Document, DocumentColumns, Documents, DocumentSource, open_documents
+from bert_jax.search.candidates import import_faiss
+from bert_jax.search.documents import Document, DocumentSource
 from bert_jax.search.index_encoder import ENCODERS, IndexEncoder, IndexModel, directory_of, load_encoder
 from bert_jax.search.index_manifest import (
     DENSE_ROWS,
@@ -41,15 +40,10 @@ from bert_jax.search.index_writer import (
     refuse_output,
 )
 from bert_jax.search.language import AUTO, LANGUAGES, NONE
-from bert_jax.search.nearest import import_faiss
 from bert_jax.search.passages import PassageCutter, WordCounter
 from bert_jax.search.segment import Segment, read_current, search_text
 from bert_jax.search.stored_vectors import StoredVectors
-from bert_jax.text.array_likes import to_plain_list
 from bert_jax.text.truncation import TruncationCounter
-
-if TYPE_CHECKING:
-    from bert_jax.search.index import Index
 
 DEFAULT_PASSAGE_TOKENS = 256  # of a passage by default, or fewer if the model reads fewer
 OVERLAP_DIVISOR = 8  # by default, one in OVERLAP_DIVISOR of a passage's tokens may be repeated in the next
@@ -71,6 +65,12 @@ class IndexOptions:
     sparse_model: IndexModel | None = None
     multi_vector_model: IndexModel | None = None
     pool_factor: float | None = None  # token vectors that are averaged to one
+
+    def __post_init__(self):
+        if self.quantization is not None:
+            check_name(self.quantization, (NONE, "binary"), "quantize")
+        if self.approximate is not None:
+            check_name(self.approximate, (NONE, "hnsw"), "approximate")
 
     @property
     def models(self) -> dict[str, IndexModel]:
@@ -307,50 +307,3 @@ def index_sample(settings: IndexSettings, sample: Sequence[Document]) -> tuple[f
             with open_writer(Path(folder, name), new) as writer:
                 writer.add_documents(sample, settings.cutter, settings.encode)
         return time.monotonic() - begun, sum(facts["bytes"] for _, facts in writer.manifest.files())
-
-
-def build_index(path: Path, options: IndexOptions, documents: Documents, columns: DocumentColumns) -> None:
-    if options.quantization is not None:
-        check_name(options.quantization, ("none", "binary"), "quantize")
-    if options.approximate is not None:
-        check_name(options.approximate, ("none", "hnsw"), "approximate")
-    with use_python_spelling():
-        if (path / INDEX_FILE).exists() and read_index_manifest(path).changes:
-            raise BertJaxError(
-                f'{path} is an index already; bert_jax.Index.open("{path}").add(...) adds to it'
-            )
-        source = open_documents(documents, columns)
-        update_index(IndexSettings(path, options), IndexUpdate(source), warn_caller)
-
-
-def add_documents(
-    index: "Index", documents: Documents, columns: DocumentColumns, replace: bool
-) -> UpdateCounts:
-    """Add documents to an open index. A text without an id gets a number, one above all ids that are numbers."""
-    check_flag(replace, "replace")
-    with use_python_spelling():
-        index.refresh()
-        ids = (segment.ids[number] for segment in index.segments for number in segment.live_documents())
-        numbers = (int(name) for name in ids if name.isascii() and name.isdigit())
-        source = open_documents(documents, columns, max(numbers, default=-1) + 1)
-        settings = IndexSettings(index.path, IndexOptions(**index.given))
-        settings.encoders = {name: index.encoder_of(name) for name in settings.manifest.models}  # loaded once
-        counts = update_index(settings, IndexUpdate(source, replace=replace), warn_caller).counts
-        index.refresh()
-    return counts
-
-
-def remove_documents(index: "Index", ids: str | Iterable[str]) -> UpdateCounts:
-    listed = [ids] if isinstance(ids, str) else to_plain_list(ids)
-    if isinstance(listed, bytes | Mapping) or not isinstance(listed, Iterable):
-        raise BertJaxError(f"ids must be the id of a document or a list of ids, not {ids!r:.60}")
-    listed = list(listed)
-    for number, name in enumerate(listed):
-        if not isinstance(name, str):
-            raise BertJaxError(f"ids[{number}] must be the id of a document, a string, not {name!r:.60}")
-    names = list(dict.fromkeys(map(replace_surrogates, listed)))
-    with use_python_spelling():
-        settings = IndexSettings(index.path, IndexOptions(**index.given))
-        counts = update_index(settings, IndexUpdate(remove=names), warn_caller).counts
-        index.refresh()
-    return counts

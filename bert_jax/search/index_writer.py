@@ -14,8 +14,8 @@ from bert_jax.core.errors import BertJaxError, suggest_name
 from bert_jax.core.hashes import FileFacts, collect_file_facts, find_damaged_files
 from bert_jax.core.output import locked_directory, refuse_unlisted, remove_path
 from bert_jax.data.npy_writer import npy_writer
+from bert_jax.search import candidates, keywords, nearest
 from bert_jax.search import index_manifest as manifests
-from bert_jax.search import keywords, nearest
 from bert_jax.search.cache import KEY, KeyIndex, RowCache
 from bert_jax.search.documents import Document
 from bert_jax.search.index_manifest import (
@@ -70,9 +70,7 @@ def open_writer(directory: Path, new: IndexManifest | None = None) -> "Iterator[
         manifests.read_index_manifest(directory)
     refuse_output(directory)
     with locked_directory(directory):
-        if new is not None and (
-            not (directory / INDEX_FILE).exists() or not manifests.read_index_manifest(directory).changes
-        ):
+        if new is not None and not manifests.is_built(directory):
             manifests.write_index_manifest(directory, new)
         writer = IndexWriter(directory)
         writer.remove_unlisted_files()
@@ -254,9 +252,9 @@ class IndexWriter:
                 DENSE_ROWS, np.float32, len(texts), self.manifest.model.dimensions
             )
             if self.manifest.quantization:
-                nearest.write_bits(stage, vectors)
+                candidates.write_bits(stage, vectors)
             if self.manifest.approximate:
-                nearest.write_hnsw(stage, vectors)
+                candidates.write_hnsw(stage, vectors)
         names = sorted(os.listdir(stage))
         name = f"{self.manifest.changes + 1:06}"
         (self.directory / SEGMENTS).mkdir(exist_ok=True)

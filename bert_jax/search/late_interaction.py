@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from bert_jax.inference.max_sim import NO_TOKENS
-from bert_jax.search.nearest import score_ahead
+from bert_jax.search.candidates import score_ahead
 from bert_jax.search.ragged_rows import RaggedRows
 
 LARGEST = 127  # of the numbers of a stored vector

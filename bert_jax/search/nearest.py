@@ -1,49 +1,29 @@
-"""Find passages by their vectors: exactly, or among candidates from binary vectors or an HNSW index.
+"""Find passages by their vectors: exactly, or among candidates.
 
 Candidates come from products of many rows at once. The last bits of such a score depend on the other rows, so all
 candidates are scored again in float64, each on its own: equal vectors then have equal scores, wherever they are stored.
 """
 
-import errno
-import os
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
-from threadpoolctl import ThreadpoolController
 
-from bert_jax.core.errors import BertJaxError, first_line
-from bert_jax.core.output import atomic_file
-from bert_jax.core.processor import cores
-from bert_jax.data.npy_writer import npy_writer
 from bert_jax.inference.exact_search import top_k
-from bert_jax.search.index_manifest import Recall
-from bert_jax.search.segment_files import SegmentFiles
-from bert_jax.search.vector_files import to_bits
+from bert_jax.search.candidates import binary_scores, find_best_rows, find_hnsw_candidates
+from bert_jax.search.fixed_encodings import encodings_of
+from bert_jax.search.index_manifest import TOKEN_ROWS, Recall
+from bert_jax.search.late_interaction import TokenQuery
+from bert_jax.search.segment import Segment
 
-if TYPE_CHECKING:
-    from bert_jax.search.segment import Segment
-
-BITS, HNSW_FILE = "binary.npy", "hnsw.faiss"
 MIN_PASSAGES = 4096  # a segment with fewer passages is searched exactly, whatever the settings
-BINARY_CANDIDATES, HNSW_CANDIDATES = 32, 2  # candidates of each kind per requested passage
-ROWS = 1 << 15  # the most rows scored at once
-HELD = 1 << 24  # the most scores in a block
+BINARY_CANDIDATES = 32  # per requested passage
+TOKEN_CANDIDATES = 400  # passages whose MaxSim is computed, if no more are asked for
 RECALL_AT, RECALL_QUERIES = 10, 200  # passages and queries by which recall is measured
 NOISE = 1e-5  # the error that a score in float32 may have
-LINKS, BUILDING_BREADTH, BREADTH = 32, 80, 128  # of HNSW: M, efConstruction and minimum efSearch
-SAMPLE = 1 << 16  # vectors that give HNSW the range of each dimension
-ADDED = 1 << 16  # vectors added to HNSW at once
-
-Scores = Callable[[slice], np.ndarray]  # slice of rows -> their scores [Q, rows]
 
 
 def find_nearest(
-    segment: "Segment", queries: np.ndarray, count: int, exact: bool = False
+    segment: Segment, queries: np.ndarray, count: int, exact: bool = False
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return, for each query [Q, D], the `count` passages with the highest inner products, best first, and these
     products. With `exact`, compare the query with all passages, whatever the settings."""
@@ -56,7 +36,7 @@ def find_nearest(
     return results
 
 
-def find_candidates(segment: "Segment", queries: np.ndarray, count: int) -> list[np.ndarray]:
+def find_candidates(segment: Segment, queries: np.ndarray, count: int) -> list[np.ndarray]:
     if segment.hnsw is not None:
         places = find_hnsw_candidates(segment.hnsw, queries, segment.live, count)
         wanted = min(count, len(segment.order) if segment.live is None else int(segment.live.sum()))
@@ -68,140 +48,47 @@ def find_candidates(segment: "Segment", queries: np.ndarray, count: int) -> list
     return find_exact_candidates(segment, queries, count)
 
 
-def find_exact_candidates(segment: "Segment", queries: np.ndarray, count: int) -> list[np.ndarray]:
+def find_exact_candidates(segment: Segment, queries: np.ndarray, count: int) -> list[np.ndarray]:
     vectors = segment.vectors
     return find_best_rows(
         lambda block: queries @ vectors[block].T, len(queries), len(vectors), segment.live, count, NOISE
     )
 
 
-def find_best_rows(
-    scores_of: Scores, queries: int, rows: int, live: np.ndarray | None, count: int, noise: float = 0.0
-) -> list[np.ndarray]:
-    """Return, for each query, the rows whose scores are at most `noise` below the `count`-th highest score."""
-    size = max(1, min(ROWS, HELD // queries))
-    places, best = [np.empty(0, np.int64)] * queries, [np.empty(0, np.float32)] * queries
-    least = np.full(queries, -np.inf, np.float32)
-    blocks = [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
-    for block, scores in zip(blocks, score_ahead(scores_of, blocks), strict=True):
-        if live is not None:
-            scores[:, ~live[block]] = -np.inf
-        for query, row in enumerate(scores):
-            among = np.flatnonzero((row >= least[query]) & (row > -np.inf))
-            if not len(among):
-                continue
-            kept_rows = np.append(places[query], among + block.start)
-            values = np.append(best[query], row[among])
-            if len(values) > count:
-                least[query] = np.partition(values, -count)[-count] - np.float32(noise)
-                kept = values >= least[query]
-                kept_rows, values = kept_rows[kept], values[kept]
-            places[query], best[query] = kept_rows, values
-    return places
+def find_by_tokens(
+    query: TokenQuery, segments: Sequence[Segment], count: int
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return, of each segment, the passages that are among the `count` with the highest MaxSim, best first, and it.
+
+    MaxSim is computed for the candidates, those that are nearest in all segments together."""
+    encoding = encodings_of(query.vectors.shape[1]).encode_query(query.vectors)[None]
+    places, nearness = list[np.ndarray](), list[np.ndarray]()
+    for segment in segments:
+        bits, size = segment.encodings, len(segment.order)
+        (rows,) = find_best_rows(
+            binary_scores(encoding, bits), 1, size, segment.live, max(count, TOKEN_CANDIDATES)
+        )
+        places.append(rows)
+        nearness.append(binary_scores(encoding, bits[rows])(slice(0, len(rows)))[0])
+    every = np.concatenate([np.empty(0, np.float32), *nearness])
+    least, results = least_of_best(every, max(count, TOKEN_CANDIDATES)), []
+    for segment, rows, near in zip(segments, places, nearness, strict=True):
+        candidates = rows[near >= least]
+        scores = query.score(segment.rows[TOKEN_ROWS], candidates)
+        best = top_k(scores, segment.order[candidates], count)
+        results.append((candidates[best], scores[best]))
+    return results
 
 
-def score_ahead(scores_of: Scores, blocks: Sequence[slice]) -> Iterator[np.ndarray]:
-    """Yield the scores of each block in order, computing a few blocks ahead. Each core computes whole blocks: the BLAS
-    would split a block among its threads, which wait for each other if other programs run."""
-    workers = cores()
-    with blas_threads().limit(limits=1), ThreadPoolExecutor(workers) as pool:
-        ahead: deque[Future] = deque()
-        for block in blocks:
-            ahead.append(pool.submit(scores_of, block))
-            if len(ahead) > workers:
-                yield ahead.popleft().result()
-        while ahead:
-            yield ahead.popleft().result()
+def least_of_best(scores: np.ndarray, count: int) -> float:
+    """
+    >>> least_of_best(np.array([3, 1, 2]), 2), least_of_best(np.array([3, 1]), 2)
+    (2.0, -inf)
+    """
+    return float(np.partition(scores, -count)[-count]) if len(scores) > count else -np.inf
 
 
-@cache
-def blas_threads() -> ThreadpoolController:
-    return ThreadpoolController()
-
-
-def open_bits(files: SegmentFiles, passages: int, dimensions: int) -> np.ndarray:
-    return files.array(BITS, np.uint8, passages, -(-dimensions // 8))
-
-
-def write_bits(folder: Path, vectors: np.ndarray) -> None:
-    """Write the binary vectors beside the full ones."""
-    with npy_writer(folder / BITS, np.uint8) as file:
-        for start in range(0, len(vectors), ROWS):
-            file.append(to_bits(vectors[start : start + ROWS]))
-
-
-def binary_scores(queries: np.ndarray, rows: np.ndarray) -> Scores:
-    """Score rows by minus the number of bits that differ from the query's, where this is not 0."""
-    wide = np.uint64 if rows.shape[1] % 8 == 0 else np.uint8
-    wanted, compared = to_bits(queries).view(wide), to_bits(queries != 0).view(wide)
-    has_zeros = not queries.all()
-
-    def scores(block: slice) -> np.ndarray:
-        part = rows[block].view(wide)
-        differing = np.empty((len(wanted), block.stop - block.start), np.float32)
-        for sums, bits, mask in zip(differing, wanted, compared, strict=True):
-            differs = part ^ bits
-            if has_zeros:
-                differs &= mask
-            counts = np.bitwise_count(differs)
-            sums[:] = counts[:, 0]
-            for column in counts.T[1:]:  # faster than `sum` along such a short axis
-                sums += column
-        return -differing
-
-    return scores
-
-
-def import_faiss():
-    try:
-        import faiss
-    except ImportError as error:
-        raise BertJaxError(
-            f"--approximate needs faiss ({first_line(error)}); install it with pip install faiss-cpu"
-        ) from error
-    return faiss
-
-
-def write_hnsw(folder: Path, vectors: np.ndarray) -> None:
-    """Write the HNSW index of faiss, a graph of neighbours: a query is compared with few of the vectors. It stores one
-    byte per number, because the full vectors score the candidates."""
-    faiss, (count, width) = import_faiss(), vectors.shape
-    index = faiss.index_factory(width, f"HNSW{LINKS},SQ8", faiss.METRIC_INNER_PRODUCT)
-    index.hnsw.efConstruction = BUILDING_BREADTH
-    sample = np.random.default_rng(0).permutation(count)[:SAMPLE]
-    index.train(vectors[np.sort(sample)])
-    for start in range(0, count, ADDED):
-        index.add(vectors[start : start + ADDED])
-    with atomic_file(folder / HNSW_FILE) as new:
-        faiss.write_index(index, str(new))
-
-
-def open_hnsw(files: SegmentFiles, passages: int, dimensions: int):
-    faiss, path = import_faiss(), files.folder / HNSW_FILE
-    if is_mapped := files.is_large(HNSW_FILE):
-        files.watch(HNSW_FILE)
-    try:
-        index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC if is_mapped else 0)
-    except RuntimeError as error:
-        if not path.exists():  # a writer may have removed it
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from error
-        raise files.damage_error(HNSW_FILE) from error
-    if (index.ntotal, index.d) != (passages, dimensions):
-        raise files.damage_error(HNSW_FILE)
-    return index
-
-
-def find_hnsw_candidates(index, queries: np.ndarray, live: np.ndarray | None, count: int) -> list[np.ndarray]:
-    """Return, for each query [Q, D], the indices of vectors near it, in no guaranteed order: up to twice `count`, but
-    possibly fewer than `count` if faiss finds no more."""
-    faiss, wanted = import_faiss(), min(HNSW_CANDIDATES * count, index.ntotal)
-    selector = None if live is None else faiss.IDSelectorBitmap(np.packbits(live, bitorder="little"))
-    parameters = faiss.SearchParametersHNSW(efSearch=max(BREADTH, wanted), sel=selector)
-    _, places = index.search(np.ascontiguousarray(queries, np.float32), wanted, params=parameters)
-    return [row[row >= 0] for row in places]
-
-
-def measure_recall(segments: "Sequence[Segment]") -> Recall | None:
+def measure_recall(segments: Sequence[Segment]) -> Recall | None:
     """Return the recall of approximate search, with a sample of passages as queries, or None if there are too few. A
     query's own passage is not counted."""
     rows = [
@@ -223,7 +110,7 @@ def measure_recall(segments: "Sequence[Segment]") -> Recall | None:
 
 
 def best_scores(
-    segments: "Sequence[Segment]", queries: np.ndarray, places: Sequence[tuple[int, int]], exact: bool
+    segments: Sequence[Segment], queries: np.ndarray, places: Sequence[tuple[int, int]], exact: bool
 ) -> list[list[float]]:
     """Return the highest scores of each query, without the score of its own passage, in descending order."""
     per_segment = [find_nearest(segment, queries, RECALL_AT + 1, exact) for segment in segments]

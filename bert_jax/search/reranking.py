@@ -10,14 +10,14 @@ from bert_jax.core.caller_warning import warn_caller
 from bert_jax.core.paths import require_path
 from bert_jax.search.fusion import PassagePlace, Ranked
 from bert_jax.search.index_manifest import TOKEN_ROWS
+from bert_jax.search.index_reader import AnyPath, IndexReader
 from bert_jax.search.late_interaction import TokenQuery
 from bert_jax.search.ragged_rows import RaggedRows
 from bert_jax.search.segment import Segment
 from bert_jax.text.truncation import TruncationCounter
 
-if TYPE_CHECKING:  # imported only where they are used: what builds models, and what imports this file
+if TYPE_CHECKING:  # imported only where they are used: what builds models
     from bert_jax.inference.encoder import Encoder
-    from bert_jax.search.index import AnyPath, Index
     from bert_jax.search.index_encoder import TokenIndexEncoder
 
 
@@ -28,7 +28,7 @@ class Ranker(Protocol):
         """Warn of what was truncated."""
 
 
-def load_reranker(index: "Index", reranker: "AnyPath | Encoder") -> "Encoder":
+def load_reranker(index: IndexReader, reranker: "AnyPath | Encoder") -> "Encoder":
     """Return a reranker that is given as it is or by its directory; those of an index are loaded once."""
     from bert_jax.inference.encoder import Encoder
     from bert_jax.inference.load import load
@@ -45,14 +45,14 @@ def load_reranker(index: "Index", reranker: "AnyPath | Encoder") -> "Encoder":
     return model
 
 
-def open_ranker(index: "Index", model: "Encoder") -> Ranker:
+def open_ranker(index: IndexReader, model: "Encoder") -> Ranker:
     return (
         CrossEncoderRanker(index, model) if model.layout.multi_vector is None else TokenRanker(index, model)
     )
 
 
 class CrossEncoderRanker:
-    def __init__(self, index: "Index", model: "Encoder"):
+    def __init__(self, index: IndexReader, model: "Encoder"):
         self.index, self.model = index, model
         self.truncated = TruncationCounter(model.config.max_position_embeddings)
 
@@ -71,7 +71,7 @@ class CrossEncoderRanker:
 class TokenRanker:
     """Scores by the token vectors that the index has of this model, or else computes those of the passages."""
 
-    def __init__(self, index: "Index", model: "Encoder"):
+    def __init__(self, index: IndexReader, model: "Encoder"):
         from bert_jax.search.index_encoder import TokenIndexEncoder
 
         facts, pool_factor = index.manifest.multi_vector_model, index.manifest.pool_factor

@@ -1,7 +1,6 @@
 """The retrievers of an index, by their names, and which of them a search asks."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from bert_jax.core.config import Range, check_number
 from bert_jax.core.errors import BertJaxError
@@ -13,13 +12,11 @@ from bert_jax.search.index_manifest import (
     TOKEN_ROWS,
     IndexManifest,
 )
+from bert_jax.search.index_reader import IndexReader
 from bert_jax.search.row_files import row_files
 from bert_jax.search.segment import CANDIDATES
 from bert_jax.search.segment_files import string_files
 from bert_jax.text.array_likes import to_plain_list
-
-if TYPE_CHECKING:
-    from bert_jax.search.index import Index
 
 KEYWORDS, VECTORS, SPARSE, LATE_INTERACTION = "keywords", "vectors", "sparse", "late_interaction"
 FUSION, RERANKER = "fusion", "reranker"
@@ -55,10 +52,10 @@ def count_bytes(manifest: IndexManifest, retrievers: Sequence[str]) -> int:
 
 
 def choose_retrievers(
-    index: "Index", retrievers: Sequence[str] | None, weights: Mapping[str, float] | None
+    index: IndexReader, retrievers: Sequence[str] | None, weights: Mapping[str, float] | None
 ) -> list[str]:
     """Return the retrievers to search by. Raise if the index lacks one of them, or if a weight is invalid."""
-    available = index.retrievers
+    available = available_retrievers(index.manifest)
     if weights is not None and not isinstance(weights, Mapping):
         raise BertJaxError(f'weights must be a dict, as {{"keywords": 2}}, not {weights!r:.60}')
     if retrievers is not None and not is_list_of_text(retrievers):

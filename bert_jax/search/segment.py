@@ -8,7 +8,7 @@ import numpy as np
 from bert_jax.core.grouping import group_by_size
 from bert_jax.core.hashes import FileFacts, describe_mismatch, find_damaged_files
 from bert_jax.data.npy_writer import npy_writer
-from bert_jax.search import fixed_encodings, keywords, nearest, segment_files, sparse
+from bert_jax.search import candidates, fixed_encodings, keywords, segment_files, sparse
 from bert_jax.search.cache import KEY, content_keys
 from bert_jax.search.index_manifest import (
     DENSE_ROWS,
@@ -42,7 +42,7 @@ HASHES, KEYS, DOCUMENTS, SPANS, ORDER = "hashes.npy", "keys.npy", "documents.npy
 FILES = {HASHES, KEYS, DOCUMENTS, SPANS, ORDER, keywords.LENGTHS, *keywords.FILES.names}.union(
     *map(string_files, (IDS, TITLES, TEXTS, keywords.WORDS))
 )
-CANDIDATES = {nearest.BITS, nearest.HNSW_FILE}
+CANDIDATES = {candidates.BITS, candidates.HNSW_FILE}
 LARGE_FILES = {
     string_files(TEXTS)[0], *keywords.FILES.names[1:], DENSE_ROWS, SPARSE_ROWS, *sparse.POSTINGS.names[1:],
     *CANDIDATES, TOKEN_ROWS, fixed_encodings.FILE,
@@ -110,10 +110,12 @@ class Segment:
         self.sparse: Postings | None = None
         if SPARSE_ROWS in models:
             self.sparse = sparse.open_postings(files, passages, models[SPARSE_ROWS].dimensions)
-        self.bits = nearest.open_bits(files, passages, dimensions) if nearest.BITS in facts.files else None
+        self.bits = (
+            candidates.open_bits(files, passages, dimensions) if candidates.BITS in facts.files else None
+        )
         self.hnsw = None
-        if nearest.HNSW_FILE in facts.files:
-            self.hnsw = nearest.open_hnsw(files, passages, dimensions)
+        if candidates.HNSW_FILE in facts.files:
+            self.hnsw = candidates.open_hnsw(files, passages, dimensions)
         self.encodings = np.empty((passages, 0), np.uint8)
         if TOKEN_ROWS in models:
             self.encodings = fixed_encodings.open_encodings(files, passages, models[TOKEN_ROWS].dimensions)

@@ -18,11 +18,11 @@ from bert_jax.bench.timing import Machine, describe_load, timed
 from bert_jax.core.errors import BertJaxError
 from bert_jax.search import fixed_encodings
 from bert_jax.search.documents import Document
-from bert_jax.search.fixed_encodings import find_by_tokens
 from bert_jax.search.index import Index
 from bert_jax.search.index_manifest import TOKEN_ROWS, IndexedModel, IndexManifest
 from bert_jax.search.index_writer import open_writer
 from bert_jax.search.late_interaction import TokenQuery, to_whole_numbers
+from bert_jax.search.nearest import find_by_tokens
 from bert_jax.search.passages import PassageCutter, WordCounter
 from bert_jax.search.ragged_rows import stack_ragged
 from bert_jax.search.row_files import TOKEN_STARTS

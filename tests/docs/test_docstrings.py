@@ -74,7 +74,7 @@ SHOWN_WITH_FILES = {
     "bert_jax.runs.train", "bert_jax.runs.finetune", "bert_jax.runs.evaluate", "bert_jax.runs.corpus",
     "bert_jax.runs.follow",
     "bert_jax.runs.hard_negatives", "bert_jax.runs.training_task",
-    "bert_jax.search.index",
+    "bert_jax.search.index", "bert_jax.search.index_reader",
     "bert_jax.search.vector_shards",
     "bert_jax.inference.static_embedder",
 }  # fmt: skip

@@ -14,7 +14,7 @@ import pytest
 
 from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
-from bert_jax.search import nearest, segment_files
+from bert_jax.search import candidates, nearest, segment_files
 from bert_jax.search.documents import Document
 from bert_jax.search.index import Index
 from bert_jax.search.index_writer import open_writer
@@ -176,15 +176,19 @@ def test_refreshing_forgets_the_encoder_of_another_model(tmp_path):
 
 def test_a_reader_goes_on_when_a_writer_removes_the_segment_that_it_opens(tmp_path, monkeypatch):
     monkeypatch.setattr(nearest, "MIN_PASSAGES", 100)
-    path, settings, read = tmp_path / "index", replace(INDEX_SETTINGS, approximate="hnsw"), nearest.open_hnsw
+    path, settings, read = (
+        tmp_path / "index",
+        replace(INDEX_SETTINGS, approximate="hnsw"),
+        candidates.open_hnsw,
+    )
     change_index(path, [Document(f"d{n:03}", "", f"word number {n}") for n in range(150)], settings=settings)
 
     def compacting(files: SegmentFiles, *shape):
-        monkeypatch.setattr(nearest, "open_hnsw", read)
+        monkeypatch.setattr(candidates, "open_hnsw", read)
         change_index(path, compact=True, settings=settings)
         return read(files, *shape)
 
-    monkeypatch.setattr(nearest, "open_hnsw", compacting)
+    monkeypatch.setattr(candidates, "open_hnsw", compacting)
     assert Index.open(path).manifest.changes == 2
     (tmp_path / "hnsw.faiss").write_bytes(b"no index")
     with pytest.raises(BertJaxError, match="hnsw.faiss"):

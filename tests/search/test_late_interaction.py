@@ -11,7 +11,7 @@ from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub.multi_vector_encoder import MultiVectorSettings, QueryExpansion, TokenPooling
 from bert_jax.inference.max_sim import NO_TOKENS, max_sim_matrix
-from bert_jax.search import fixed_encodings, index_writer
+from bert_jax.search import fixed_encodings, index_writer, nearest
 from bert_jax.search.cache import RowCache
 from bert_jax.search.fixed_encodings import Encodings
 from bert_jax.search.index import Index
@@ -84,7 +84,7 @@ def test_after_changes_it_finds_what_max_sim_of_all_passages_says(tmp_path, monk
             assert len(found) == len(hits) == len(texts) > 200
             assert found == pytest.approx(expected, abs=ERROR * len(query.split()))
             assert [*found.values()] == sorted(found.values(), reverse=True)
-    monkeypatch.setattr(fixed_encodings, "CANDIDATES", 60)
+    monkeypatch.setattr(nearest, "TOKEN_CANDIDATES", 60)
     few = open_with_encoders(path).search("w1 w2 w30", 10, ["late_interaction"])
     best = [*rank_by_max_sim("w1 w2 w30", texts)][:10]
     assert len({(hit.id, hit.start) for hit in few} & {*best}) >= 9  # of candidates alone
