@@ -122,8 +122,9 @@ def export_checkpoint(path: str, directory: str, step: int | None = None) -> int
     from bert_jax.training.adapters import merge_params
     from bert_jax.training.checkpoint import Checkpoints
     from bert_jax.training.run_config import CheckpointConfig
+    from bert_jax.training.task import save_models
     from bert_jax.training.warm_start import read_model_params
-    from bert_jax.training.workdir import Workdir, read_adapter_config, save_models
+    from bert_jax.training.workdir import Workdir, read_adapter_config
 
     workdir = Workdir(path)
     settings = workdir.read_run()["config"]

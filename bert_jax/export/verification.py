@@ -15,8 +15,9 @@ from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.sparse_vectors import stack_vectors
 from bert_jax.inference.text_vectors import EmbeddingPipeline, PromptText, embedder_reading, prepare_texts
 from bert_jax.models.heads import HEADS
-from bert_jax.text.tokenizer import Encoding, Text
-from bert_jax.text.truncation import EncodingOptions, TruncationCounter
+from bert_jax.text.encoding import Encoding, Text
+from bert_jax.text.encoding_options import EncodingOptions
+from bert_jax.text.truncation import TruncationCounter
 
 SENTENCE = (
     "Each of these sentences is read alone, and then in one batch, in which the short ones are padded. "

@@ -37,15 +37,16 @@ from bert_jax.predictions.kind import Outcomes
 from bert_jax.predictions.learning_curve import NUM_PARTS, LearningCurve, forecast_learning_curve
 from bert_jax.predictions.linear_model import Link
 from bert_jax.predictions.out_of_scope import OutOfScopeDetector, draw_text_indices
-from bert_jax.text.truncation import EncodingOptions
+from bert_jax.text.encoding_options import EncodingOptions
 from bert_jax.training import warm_start
 from bert_jax.training.log import format_duration
 from bert_jax.training.opened_run import OpenedRun
 from bert_jax.training.processes import print_once
 from bert_jax.training.sharding import make_mesh
 from bert_jax.training.stop_signal import StopSignal
+from bert_jax.training.task import save_models
 from bert_jax.training.time_estimate import measure_steps
-from bert_jax.training.workdir import Workdir, save_models
+from bert_jax.training.workdir import Workdir
 
 MIN_CURVE_EXAMPLES = 40  # for a learning curve: with fewer, a quarter of them teaches nothing
 SIMILARITIES = "similarities.npy"

@@ -34,7 +34,8 @@ from bert_jax.metrics import retrieval
 from bert_jax.metrics.regression import score_correlations
 from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.models.pooling import l2_normalize, pool_texts, project
-from bert_jax.text.tokenizer import ENCODER_INPUTS, Encoding, Tokenizer
+from bert_jax.text.encoding import Encoding
+from bert_jax.text.tokenizer import ENCODER_INPUTS, Tokenizer
 from bert_jax.training.opened_run import OpenedRun
 from bert_jax.training.parameter_rules import ParameterRule, Rules
 from bert_jax.training.processes import print_once

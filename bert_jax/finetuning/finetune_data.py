@@ -21,8 +21,9 @@ from bert_jax.hub.model_directory import ModelDirectory
 from bert_jax.models.heads import HEADS
 from bert_jax.predictions.kind import Kind, TextWindows, require_kind
 from bert_jax.predictions.prediction_input import read_out_of_scope
+from bert_jax.text.encoding_options import EncodingOptions
 from bert_jax.text.tokenizer import Tokenizer
-from bert_jax.text.truncation import EncodingOptions, TruncationCounter
+from bert_jax.text.truncation import TruncationCounter
 from bert_jax.training.processes import print_notice, print_once
 from bert_jax.training.task import FinishInputs
 

@@ -16,8 +16,8 @@ from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.row_packing import EncodedExample
 from bert_jax.finetuning.encoded_windows import make_pieces
 from bert_jax.predictions.kind import Kind
+from bert_jax.text.encoding_options import EncodingOptions
 from bert_jax.text.tokenizer import Tokenizer
-from bert_jax.text.truncation import EncodingOptions
 
 AUTO, NONE = "auto", "none"  # the names of the labels, if they may help; nothing
 FEW_OF_EACH = 64  # examples of each class, from which on names are not tried

@@ -23,8 +23,9 @@ from bert_jax.hub.layout import Layout
 from bert_jax.hub.model_directory import ModelDirectory, save_model
 from bert_jax.inference.batching import BatchShapes
 from bert_jax.inference.computations import Computation, HeadLogits, WithAdapters
-from bert_jax.inference.encoder import Encoder
+from bert_jax.inference.encoder import Encoder, class_name_for
 from bert_jax.inference.engines.jax import JaxEngine
+from bert_jax.inference.model_classes import CLASSES
 from bert_jax.inference.programs import Program, round_kernels, uses_unrolled_layers
 from bert_jax.inference.row_predictor import RowPredictor
 from bert_jax.inference.runner import TextPipeline, cut_labels, run_together
@@ -246,8 +247,6 @@ class AdapterModels(Mapping[str, Encoder]):
             self.bank.remove(engine.slot)
 
     def open_model(self, directory: ModelDirectory, slot: int | None) -> Encoder:
-        from bert_jax.inference.load import CLASSES, class_name_for
-
         engine: Any = None if slot is None else AdapterEngine(self.bank, slot, directory)
         return CLASSES[class_name_for(directory.layout)].from_directory(directory, engine=engine)
 

@@ -15,7 +15,7 @@ from operator import itemgetter
 import numpy as np
 
 from bert_jax.data.examples.row_packing import EncodedExample, Target, collate_rows, piece_starts
-from bert_jax.text.tokenizer import Encoding
+from bert_jax.text.encoding import Encoding
 
 CPU_TOKENS, ACCELERATOR_TOKENS = 1024, 16384  # as many as a CPU's caches hold, or as keep an accelerator busy
 FIXED_SHARE = (

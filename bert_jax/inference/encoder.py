@@ -37,7 +37,7 @@ from bert_jax.predictions import training_origin
 from bert_jax.predictions.kinds.answers import Answers
 from bert_jax.predictions.kinds.tags import Tags
 from bert_jax.predictions.whole_text_kind import WholeTextKind
-from bert_jax.text.tokenizer import Encoding
+from bert_jax.text.encoding import Encoding
 from bert_jax.text.truncation import TruncationCounter, TruncationWarner
 
 ALL = "all"

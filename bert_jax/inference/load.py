@@ -6,38 +6,12 @@ from typing import TYPE_CHECKING, Any, overload
 from bert_jax.core.config import SEED_RANGE, check_flag, check_number
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub.layout import Layout
-from bert_jax.inference.classifier import Classifier
-from bert_jax.inference.embedder import Embedder
 from bert_jax.inference.encoder import Encoder, class_name_for
 from bert_jax.inference.engine import open_directory
-from bert_jax.inference.m3_embedder import M3Embedder
-from bert_jax.inference.masked_lm import MaskedLM
-from bert_jax.inference.multi_vector_embedder import MultiVectorEmbedder
-from bert_jax.inference.question_answerer import QuestionAnswerer
-from bert_jax.inference.reranker import Reranker
-from bert_jax.inference.sparse_embedder import SparseEmbedder
-from bert_jax.inference.static_embedder import StaticEmbedder
-from bert_jax.inference.tagger import Tagger
+from bert_jax.inference.model_classes import CLASSES
 
 if TYPE_CHECKING:
     from bert_jax.inference.adapters import AdapterModels
-
-CLASSES: dict[str, type[Encoder]] = {
-    model_class.__name__: model_class
-    for model_class in (
-        Embedder,
-        M3Embedder,
-        SparseEmbedder,
-        MultiVectorEmbedder,
-        StaticEmbedder,
-        Classifier,
-        Tagger,
-        QuestionAnswerer,
-        Reranker,
-        MaskedLM,
-        Encoder,
-    )
-}
 
 
 @overload

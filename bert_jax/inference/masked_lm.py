@@ -23,7 +23,7 @@ from bert_jax.inference.masks import (
 )
 from bert_jax.inference.runner import Runner
 from bert_jax.inference.streaming import Texts, map_texts
-from bert_jax.text.tokenizer import Encoding
+from bert_jax.text.encoding import Encoding
 from bert_jax.text.word_windows import choose_central_windows
 
 __all__ = ["Filled", "MaskedLM", "PseudoLogLikelihood"]

@@ -8,7 +8,7 @@ import numpy as np
 from bert_jax.core.errors import BertJaxError
 from bert_jax.inference.computations import MaskFillings
 from bert_jax.inference.runner import ModelInputs, Runner, TextPipeline
-from bert_jax.text.tokenizer import Encoding
+from bert_jax.text.encoding import Encoding
 from bert_jax.text.truncation import TruncationCounter
 from bert_jax.text.word_windows import choose_central_windows
 

@@ -26,8 +26,10 @@ from bert_jax.predictions.kind import Kind, require_kind
 from bert_jax.predictions.out_of_scope import NO_DETECTOR as NO_SCOPE
 from bert_jax.predictions.out_of_scope import OutOfScopeDetector
 from bert_jax.predictions.training_origin import UNKNOWN_ORIGIN, TrainingOrigin
-from bert_jax.text.tokenizer import Encoding, Tokenizer
-from bert_jax.text.truncation import EncodingOptions, TruncationCounter, TruncationWarner
+from bert_jax.text.encoding import Encoding
+from bert_jax.text.encoding_options import EncodingOptions
+from bert_jax.text.tokenizer import Tokenizer
+from bert_jax.text.truncation import TruncationCounter, TruncationWarner
 
 if TYPE_CHECKING:
     from bert_jax.models.bert import Bert

@@ -12,8 +12,10 @@ from bert_jax.hub.sparse_encoder import QUERY_WEIGHTS, SparseSettings
 from bert_jax.inference.computations import Computation, SparseVector, SparseVectors, TokenWeights
 from bert_jax.inference.runner import ModelInputs, Runner
 from bert_jax.inference.text_vectors import PromptedPipeline, PromptText, prompt_text
-from bert_jax.text.tokenizer import Encoding, Tokenizer
-from bert_jax.text.truncation import WINDOWS_ADVICE, EncodingOptions, TruncationCounter, TruncationWarner
+from bert_jax.text.encoding import Encoding
+from bert_jax.text.encoding_options import EncodingOptions
+from bert_jax.text.tokenizer import Tokenizer
+from bert_jax.text.truncation import WINDOWS_ADVICE, TruncationCounter, TruncationWarner
 
 if TYPE_CHECKING:  # its import takes a tenth of a second
     from scipy.sparse import csr_array

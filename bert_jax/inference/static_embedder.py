@@ -13,7 +13,7 @@ from bert_jax.inference.computations import Computation, PooledStates
 from bert_jax.inference.embedder import Embedder
 from bert_jax.inference.engine import Engine
 from bert_jax.inference.engines.numpy import NumpyEngine
-from bert_jax.text.tokenizer import Encoding
+from bert_jax.text.encoding import Encoding
 
 
 class StaticEmbedder(Embedder):

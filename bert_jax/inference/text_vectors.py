@@ -11,7 +11,8 @@ from bert_jax.hub.sentence_transformers import TextSettings
 from bert_jax.inference.computations import Computation, PooledStates
 from bert_jax.inference.runner import ModelInputs, Runner, TextPipeline
 from bert_jax.models.pooling_weights import POOLINGS
-from bert_jax.text.truncation import WINDOWS_ADVICE, EncodingOptions, TruncationCounter, TruncationWarner
+from bert_jax.text.encoding_options import EncodingOptions
+from bert_jax.text.truncation import WINDOWS_ADVICE, TruncationCounter, TruncationWarner
 
 Result = TypeVar("Result")
 # The usual names of the prompts for queries and for documents.

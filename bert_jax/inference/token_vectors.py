@@ -21,8 +21,10 @@ from bert_jax.inference.text_vectors import (
     find_prompt_name,
 )
 from bert_jax.inference.token_pooling import choose_pooling, pool_tokens
-from bert_jax.text.tokenizer import Encoding, Tokenizer
-from bert_jax.text.truncation import EncodingOptions, TruncationCounter, TruncationWarner
+from bert_jax.text.encoding import Encoding
+from bert_jax.text.encoding_options import EncodingOptions
+from bert_jax.text.tokenizer import Tokenizer
+from bert_jax.text.truncation import TruncationCounter, TruncationWarner
 
 PROMPTS = {QUERY: QUERY_PROMPTS, DOCUMENT: DOCUMENT_PROMPTS}
 

@@ -17,7 +17,7 @@ from bert_jax.inference.sparse_vectors import sparse_computation
 from bert_jax.inference.token_vectors import TokenVectorPipeline
 from bert_jax.models.heads import HEADS
 from bert_jax.predictions.kind import find_kind
-from bert_jax.text.tokenizer import Encoding
+from bert_jax.text.encoding import Encoding
 
 
 class Program(NamedTuple):

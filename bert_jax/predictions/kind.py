@@ -27,8 +27,9 @@ from bert_jax.predictions.label_matching import find_label, match_label_names, q
 from bert_jax.predictions.linear_model import Link
 from bert_jax.predictions.report_data import LabelError, ReportData, ReportExample
 from bert_jax.predictions.selective import MinConfidence, Precision
-from bert_jax.text.tokenizer import Encoding, Tokenizer
-from bert_jax.text.truncation import EncodingOptions
+from bert_jax.text.encoding import Encoding
+from bert_jax.text.encoding_options import EncodingOptions
+from bert_jax.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from bert_jax.losses.loss import Loss

@@ -21,7 +21,7 @@ from bert_jax.runs.model_argument import AnyModel, open_model
 from bert_jax.runs.train import format_call
 from bert_jax.search.index import Index
 from bert_jax.search.index_manifest import is_index
-from bert_jax.text.truncation import LONG
+from bert_jax.text.encoding_options import LONG
 
 
 def evaluate(

@@ -20,7 +20,7 @@ from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.training.adapters import join_params, merge_params, split_params, trained_adapter
 from bert_jax.training.opened_run import OpenedRun, make_params_loader, open_run
 from bert_jax.training.state import init_split_params
-from bert_jax.training.workdir import save_models
+from bert_jax.training.task import save_models
 
 
 class TrainingTask:

@@ -73,10 +73,6 @@ def blas_threads() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def open_bits(files: SegmentFiles, passages: int, dimensions: int) -> np.ndarray:
-    return files.array(BITS, np.uint8, passages, -(-dimensions // 8))
-
-
 def write_bits(folder: Path, vectors: np.ndarray) -> None:
     """Write the binary vectors beside the full ones."""
     with npy_writer(folder / BITS, np.uint8) as file:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,13 +19,6 @@ from bert_jax.text.truncation import TruncationCounter
 if TYPE_CHECKING:  # imported only where they are used: what builds models
     from bert_jax.inference.encoder import Encoder
     from bert_jax.search.index_encoder import TokenIndexEncoder
-
-
-class Ranker(Protocol):
-    def rank(self, query: str, places: Sequence[PassagePlace]) -> Ranked: ...
-
-    def warn(self) -> None:
-        """Warn of what was truncated."""
 
 
 def load_reranker(index: IndexReader, reranker: "AnyPath | Encoder") -> "Encoder":
@@ -45,7 +38,7 @@ def load_reranker(index: IndexReader, reranker: "AnyPath | Encoder") -> "Encoder
     return model
 
 
-def open_ranker(index: IndexReader, model: "Encoder") -> Ranker:
+def open_ranker(index: IndexReader, model: "Encoder") -> "CrossEncoderRanker | TokenRanker":
     return (
         CrossEncoderRanker(index, model) if model.layout.multi_vector is None else TokenRanker(index, model)
     )
@@ -64,6 +57,7 @@ class CrossEncoderRanker:
         return {places[number]: score for number, score in ranked}, None
 
     def warn(self) -> None:
+        """Warn of what was truncated."""
         if self.truncated.truncated:
             warn_caller(self.truncated.notice(what="pairs of a query and a passage"))
 

@@ -109,10 +109,10 @@ class Segment:
         dimensions = self.vectors.shape[1]
         self.sparse: Postings | None = None
         if SPARSE_ROWS in models:
-            self.sparse = sparse.open_postings(files, passages, models[SPARSE_ROWS].dimensions)
-        self.bits = (
-            candidates.open_bits(files, passages, dimensions) if candidates.BITS in facts.files else None
-        )
+            self.sparse = Postings.open(files, sparse.POSTINGS, models[SPARSE_ROWS].dimensions, passages)
+        self.bits: np.ndarray | None = None
+        if candidates.BITS in facts.files:
+            self.bits = files.array(candidates.BITS, np.uint8, passages, -(-dimensions // 8))
         self.hnsw = None
         if candidates.HNSW_FILE in facts.files:
             self.hnsw = candidates.open_hnsw(files, passages, dimensions)

@@ -12,7 +12,6 @@ import numpy as np
 from bert_jax.inference.computations import SparseVector
 from bert_jax.search.index_manifest import SPARSE_ROWS
 from bert_jax.search.postings import PostingFiles, Postings, WeightedQuery, Window, write_postings
-from bert_jax.search.segment_files import SegmentFiles
 
 POSTINGS = PostingFiles("sparse.starts.npy", "sparse.postings.npy", "sparse.weights.npy", np.float32)
 # The most tokens of a row, unless the model has its own limit: those with the largest weights.
@@ -49,10 +48,6 @@ def read_windows(rows: np.ndarray) -> Iterator[Window]:
         tokens = block[passages, 0, places].astype(np.int64)
         order = np.argsort(tokens, kind="stable")
         yield tokens[order], passages[order] + start, block[passages, 1, places][order]
-
-
-def open_postings(files: SegmentFiles, passages: int, vocabulary: int) -> Postings:
-    return Postings.open(files, POSTINGS, vocabulary, passages)
 
 
 def weight_query(

@@ -30,7 +30,7 @@ from bert_jax.predictions.whole_text_kind import Label
 from bert_jax.serve.call import Call
 from bert_jax.serve.compute_queue import estimate_tokens
 from bert_jax.serve.served_model import ServedModel
-from bert_jax.text.tokenizer import Encoding
+from bert_jax.text.encoding import Encoding
 from bert_jax.text.truncation import TruncationCounter
 
 

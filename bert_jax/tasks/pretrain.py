@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Literal, Self, TypeVar
+from typing import Annotated, Literal, Self, TypeVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -27,15 +27,13 @@ from bert_jax.hub.sentence_transformers import PROJECTION
 from bert_jax.losses.loss import Loss, cross_entropy, weighted_loss
 from bert_jax.models.cost import pre_training_flops
 from bert_jax.models.encoder_config import COMPUTATION_FIELDS, EncoderConfig
+from bert_jax.training.opened_run import OpenedRun
 from bert_jax.training.parameter_rules import Rules
 from bert_jax.training.processes import print_notice, print_once
 from bert_jax.training.run_config import RunConfig
 from bert_jax.training.task import Outline, OutlinePhase, Task
 from bert_jax.training.warm_start import check_same_tokenizer, check_sizes
-
-if TYPE_CHECKING:
-    from bert_jax.training.opened_run import OpenedRun
-    from bert_jax.training.workdir import Workdir
+from bert_jax.training.workdir import Workdir
 
 
 @dataclass(frozen=True)
@@ -194,7 +192,7 @@ class MaskedLMTask(Task):
     data: DataConfig = DataConfig()
     embedding_init: str = field(default="random", kw_only=True)  # as in the config
 
-    def facts(self, run: "OpenedRun", directory: "Workdir") -> Iterator[Fact]:
+    def facts(self, run: OpenedRun, directory: Workdir) -> Iterator[Fact]:
         model, optimizer = self.layout.config, run.config.optimizer
         steps, warmup = run.config.steps, optimizer.num_warmup_steps(run.config.steps)
         advice = (

@@ -44,7 +44,8 @@ from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.predictions.calibration import Calibration
 from bert_jax.predictions.kind import TextWindows
 from bert_jax.predictions.kinds.relevance import Relevance
-from bert_jax.text.tokenizer import Encoding, Tokenizer
+from bert_jax.text.encoding import Encoding
+from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.truncation import TruncationCounter
 from bert_jax.training.opened_run import OpenedRun
 from bert_jax.training.processes import print_notice, print_once

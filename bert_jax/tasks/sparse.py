@@ -46,7 +46,8 @@ from bert_jax.tasks.embed import (
     refuse_scored_pairs,
     teacher_shape,
 )
-from bert_jax.text.tokenizer import Encoding, Tokenizer
+from bert_jax.text.encoding import Encoding
+from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.truncation import TruncationCounter
 from bert_jax.training.gradient import STEPS
 from bert_jax.training.parameter_rules import Rules

@@ -13,15 +13,8 @@ from tokenizers import models
 from bert_jax.core.config import Range, check_number
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import write_atomically, write_json
-from bert_jax.text.tokenizer import (
-    EncodedSubwords,
-    Encoding,
-    Special,
-    Template,
-    Text,
-    Tokenizer,
-    sanitize_texts,
-)
+from bert_jax.text.encoding import EncodedSubwords, Encoding, Template, Text
+from bert_jax.text.tokenizer import Special, Tokenizer, sanitize_texts
 from bert_jax.text.tokenizer_settings import TokenizerSettings
 from bert_jax.text.word_cache import cached
 

@@ -13,7 +13,8 @@ from itertools import accumulate
 from typing import TypeVar
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.text.tokenizer import Encoding, Tokenizer
+from bert_jax.text.encoding import Encoding
+from bert_jax.text.tokenizer import Tokenizer
 
 Place = TypeVar("Place", int, tuple[int, int])
 

@@ -10,7 +10,8 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 from bert_jax.core.caller_warning import warn_caller
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import write_atomically
-from bert_jax.text.tokenizer import BERT_NAMES, ROBERTA_NAMES, Template, Tokenizer
+from bert_jax.text.encoding import Template
+from bert_jax.text.tokenizer import BERT_NAMES, ROBERTA_NAMES, Tokenizer
 from bert_jax.text.tokenizer_settings import TokenizerSettings
 
 # MPNet's vocabulary has RoBERTa's and BERT's special tokens; it uses BERT's unknown token.

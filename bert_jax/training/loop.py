@@ -57,8 +57,8 @@ from bert_jax.training.state import (
 from bert_jax.training.step import StepCache
 from bert_jax.training.step_timer import Profiler, StepTimer
 from bert_jax.training.stop_signal import RunStopped, StopSignal
-from bert_jax.training.task import Task
-from bert_jax.training.workdir import Workdir, save_models
+from bert_jax.training.task import Task, save_models
+from bert_jax.training.workdir import Workdir
 
 R = TypeVar("R")
 
@@ -85,7 +85,7 @@ def train(
         with StopSignal() as stop:
             if jax.process_index() == 0:
                 workdir.claim()
-                workdir.record_or_check(config, data, task)
+                workdir.record_or_check(config, data, task.layouts)
             run.start_or_resume(params)
             finished = run.run_steps(stop)
             run.checkpoints.finish()

@@ -8,21 +8,25 @@ validation batches, and divided once, at the end.
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.batch_source import BatchSource, Fact, Features
 from bert_jax.data.examples.example import Example
+from bert_jax.hub.adapter import TrainedAdapter
 from bert_jax.hub.layout import Layout
+from bert_jax.hub.model_directory import save_model
 from bert_jax.losses.loss import Loss
 from bert_jax.models.cost import layer_flops
 from bert_jax.predictions.calibration import Calibration
+from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.training.parameter_rules import Rules
 from bert_jax.training.run_config import RunConfig
+from bert_jax.training.workdir import Workdir
 
 if TYPE_CHECKING:
     from bert_jax.training.opened_run import OpenedRun
-    from bert_jax.training.workdir import Workdir
 
 
 @dataclass(frozen=True)
@@ -92,7 +96,7 @@ class Task:
 
     # What happens before the run, in this order. By default nothing.
 
-    def facts(self, run: "OpenedRun", directory: "Workdir") -> Iterator[Fact]:
+    def facts(self, run: "OpenedRun", directory: Workdir) -> Iterator[Fact]:
         """Describe what the run would do, for `--dry-run`."""
         yield from ()
 
@@ -100,18 +104,18 @@ class Task:
         """Name what is unusual about the data."""
         yield from ()
 
-    def resume(self, run: "OpenedRun", directory: "Workdir") -> "OpenedRun":
+    def resume(self, run: "OpenedRun", directory: Workdir) -> "OpenedRun":
         """Return the run as it was started in the directory, or unchanged if none was. Refuse another run's directory;
         write nothing."""
         if directory.run.exists():
             directory.check_run(run.config, run.data)
         return run
 
-    def prepare(self, run: "OpenedRun", directory: "Workdir") -> "OpenedRun":
+    def prepare(self, run: "OpenedRun", directory: Workdir) -> "OpenedRun":
         """Return the run to train, after what has to be known before it, such as its method."""
         return run
 
-    def models_before(self, run: "OpenedRun", directory: "Workdir") -> Iterator[str]:
+    def models_before(self, run: "OpenedRun", directory: Workdir) -> Iterator[str]:
         """Describe the models that `prepare` would train, and how long they take, for `--dry-run`."""
         yield from ()
 
@@ -192,6 +196,14 @@ def apply_model(layout: Layout, params: dict, batch: dict, key=None) -> dict:
     # Any: flax returns a pair only if it is asked for changed variables, too.
     outputs: Any = layout.module.apply({"params": params}, batch, key is not None, rngs=rngs)
     return outputs
+
+
+def save_models(
+    directory: Path, task: Task, params: dict, tokenizer: Tokenizer, adapter: TrainedAdapter | None = None
+) -> None:
+    """Save the main model in the directory, and the other models in its subdirectories."""
+    for name, model in task.split_params(params).items():
+        save_model(directory / name, task.layouts[name], model, tokenizer, adapter=adapter)
 
 
 @dataclass(frozen=True)

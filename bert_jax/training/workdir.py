@@ -13,7 +13,7 @@ finished.json   what the result was made from, once it is complete
 import dataclasses
 import json
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
@@ -26,7 +26,6 @@ from bert_jax.core.terminal import print_line
 from bert_jax.core.typed_json import coerce_json
 from bert_jax.data.batch_source import BatchSource
 from bert_jax.hub import model_directory as hub
-from bert_jax.hub.adapter import TrainedAdapter
 from bert_jax.hub.adapter_targets import AdapterConfig
 from bert_jax.hub.families import FAMILIES
 from bert_jax.hub.layout import Layout
@@ -34,9 +33,7 @@ from bert_jax.hub.multi_vector_encoder import MultiVectorSettings
 from bert_jax.hub.sentence_transformers import EmbedderSettings
 from bert_jax.hub.sparse_encoder import SparseSettings
 from bert_jax.models.encoder_config import EncoderConfig
-from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.training.run_config import RunConfig
-from bert_jax.training.task import Task
 
 # Keys that may change when a run is resumed: they decide where and how it is computed and shown, not what it learns.
 # The paths of the corpora may change; their content must be the same and is checked.
@@ -112,13 +109,13 @@ class Workdir:
         if self._lock:
             self._lock.close()
 
-    def record_or_check(self, config: RunConfig, data: BatchSource, task: Task) -> None:
+    def record_or_check(self, config: RunConfig, data: BatchSource, layouts: Mapping[str, Layout]) -> None:
         """Write run.json and the tokenizer, or more steps of the same run; refuse a directory of a different run."""
         settings = recorded_settings(config)
         if not self.run.exists():
-            layouts = {name: layout_to_json(layout) for name, layout in task.layouts.items()}
+            described = {name: layout_to_json(layout) for name, layout in layouts.items()}
             content: dict[str, Any] = {"version": VERSION, "config": settings, "data": data.identity()}
-            content |= {"layout": layouts.pop("")} | ({"layouts": layouts} if layouts else {})
+            content |= {"layout": described.pop("")} | ({"layouts": described} if described else {})
             data.tokenizer.save(self.tokenizer)
         else:
             started, now = self.check_run(config, data), config.steps
@@ -203,14 +200,6 @@ def layout_from_json(values: dict) -> Layout:
     if "multi_vector" in values:
         return layout.embedding_with(MultiVectorSettings.from_dict(values["multi_vector"]))
     return layout
-
-
-def save_models(
-    directory: Path, task: Task, params: dict, tokenizer: Tokenizer, adapter: TrainedAdapter | None = None
-) -> None:
-    """Save the main model in the directory, and the other models in its subdirectories."""
-    for name, model in task.split_params(params).items():
-        hub.save_model(directory / name, task.layouts[name], model, tokenizer, adapter=adapter)
 
 
 def recorded_settings(config: RunConfig) -> dict[str, Any]:

@@ -17,7 +17,8 @@ from bert_jax.hub.onnx_files import choose_quantization
 from bert_jax.inference.batching import pad_batch
 from bert_jax.inference.embedder import Embedder
 from bert_jax.inference.onnx_session import OnnxSession
-from bert_jax.text.tokenizer import Encoding, Tokenizer
+from bert_jax.text.encoding import Encoding
+from bert_jax.text.tokenizer import Tokenizer
 
 SCORE, FIRST, SECOND = 4, 5, 6  # columns of STS-B's files
 BATCH = 32

@@ -113,7 +113,7 @@ def test_a_corpus_that_changed_since_the_run_began(capsys, corpus, tmp_path):
     task, data, _ = pretrain.open(config, ModelDirectories())
     begun = Workdir(workdir)
     begun.claim()
-    begun.record_or_check(config, data, task)
+    begun.record_or_check(config, data, task.layouts)
     begun.close()
     other = tmp_path / "other"
     other.mkdir()

@@ -17,7 +17,8 @@ from bert_jax.hub.m3_encoder import make_settings
 from bert_jax.hub.multi_vector_encoder import MultiVectorSettings, QueryExpansion
 from bert_jax.hub.sentence_transformers import EmbedderSettings
 from bert_jax.inference.embedder import Embedder
-from bert_jax.inference.load import CLASSES, load
+from bert_jax.inference.load import load
+from bert_jax.inference.model_classes import CLASSES
 from bert_jax.inference.reranker import Reranker
 from bert_jax.inference.sparse_embedder import SparseEmbedder
 from bert_jax.inference.text_outcomes import mean_state_vectors

@@ -14,7 +14,7 @@ from bert_jax.hub.sentence_transformers import EmbedderSettings
 from bert_jax.inference.computations import HeadLogits
 from bert_jax.inference.load import load
 from bert_jax.tasks import load_config as load_task
-from bert_jax.text.truncation import encode_separately
+from bert_jax.text.encoding_options import encode_separately
 from tests.support.finetuning_runs import finetune
 from tests.support.made_up_language import WORDS
 from tests.support.model_outputs import compute_outputs

@@ -18,7 +18,7 @@ from bert_jax.finetuning.finetune_data import balanced_class_weights
 from bert_jax.predictions.kind import KINDS
 from bert_jax.tasks import load_config as load_task
 from bert_jax.tasks.classify import Config
-from bert_jax.text.truncation import EncodingOptions
+from bert_jax.text.encoding_options import EncodingOptions
 from tests.support.finetuning_runs import assert_cut_off_ends_alike, finetune
 from tests.support.pieces import classify_pieces, task_and_pieces
 from tests.support.tables import write_csv

@@ -187,7 +187,7 @@ def run(source: Path, work: Path) -> Path:
     task, config = tiny_pretraining()
     workdir = Workdir(work / "folder")
     workdir.path.mkdir()
-    workdir.record_or_check(config, Batches(), task)
+    workdir.record_or_check(config, Batches(), task.layouts)
     return workdir.path
 
 

@@ -4,7 +4,8 @@ import pytest
 
 from bert_jax.core import hashes
 from bert_jax.core.errors import BertJaxError
-from bert_jax.inference.load import CLASSES, load
+from bert_jax.inference.load import load
+from bert_jax.inference.model_classes import CLASSES
 from tests.support.fake_hub import TAKEN, running_hub
 from tests.support.small_models import write_model
 

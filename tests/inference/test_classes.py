@@ -13,7 +13,7 @@ from bert_jax.hub.multi_vector_encoder import MultiVectorSettings, QueryExpansio
 from bert_jax.hub.sentence_transformers import CROSS_ENCODER, EmbedderSettings
 from bert_jax.hub.sparse_encoder import SparseSettings
 from bert_jax.inference.encoder import CLASS_HEADS
-from bert_jax.inference.load import CLASSES
+from bert_jax.inference.model_classes import CLASSES
 from bert_jax.models.heads import HEADS
 from tests.support.m3_models import write_small_m3
 from tests.support.small_models import SMALL_CONFIG, SMALL_TEXTS, write_model

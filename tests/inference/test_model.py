@@ -12,7 +12,7 @@ import bert_jax
 from bert_jax.core.errors import BertJaxError
 from bert_jax.inference.batching import BatchShapes, make_batches
 from bert_jax.inference.engines.jax import ACCELERATOR_SHAPES, CPU_SHAPES
-from bert_jax.text.tokenizer import Encoding
+from bert_jax.text.encoding import Encoding
 from tests.support.small_models import write_model
 
 

@@ -18,7 +18,7 @@ from bert_jax.inference.engines.jax import ACCELERATOR_SHAPES, CPU_SHAPES, JaxEn
 from bert_jax.inference.runner import Runner
 from bert_jax.models.heads import HEADS
 from bert_jax.models.pooling import POOLING_WEIGHTS
-from bert_jax.text.tokenizer import Encoding
+from bert_jax.text.encoding import Encoding
 from tests.support.adapters import write_adapter
 from tests.support.cases import long_except
 from tests.support.families import FAMILY_CONFIGS, family_layout

@@ -17,7 +17,7 @@ from bert_jax.inference.text_outcomes import OutcomePipeline
 from bert_jax.predictions.calibration import UNCALIBRATED
 from bert_jax.predictions.kind import KINDS, Kind, require_kind
 from bert_jax.report.compare import compare_models
-from bert_jax.text.truncation import EncodingOptions
+from bert_jax.text.encoding_options import EncodingOptions
 from tests.support.prediction_rows import predict_rows
 from tests.support.project import PACKAGE
 from tests.support.scoring import evaluate_model

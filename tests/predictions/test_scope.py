@@ -24,8 +24,8 @@ from bert_jax.report.evaluate_predictions import PredictionEvalConfig, evaluate_
 from bert_jax.report.out_of_scope_detection import area_under_curve
 from bert_jax.report.prediction_page import evaluate_with_report
 from bert_jax.runs.run import FinishedRun
+from bert_jax.text.encoding_options import EncodingOptions
 from bert_jax.text.tables import read_table_rows
-from bert_jax.text.truncation import EncodingOptions
 from bert_jax.training.task import FinishInputs
 from tests.support.prediction_rows import predict_rows
 from tests.support.small_models import SMALL_TEXTS, write_model

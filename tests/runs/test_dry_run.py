@@ -132,7 +132,7 @@ def test_a_run_that_exists_is_resumed_or_refused(material, capsys):
     task, data, config = module.open(config, ModelDirectories())
     begun = Workdir(material / "begun")
     begun.claim()
-    begun.record_or_check(config, data, task)
+    begun.record_or_check(config, data, task.layouts)
     for step in (3, config.steps):
         (begun.checkpoints / str(step)).mkdir(parents=True)
         (begun.checkpoints / str(step) / "manifest.json").touch()

@@ -11,7 +11,7 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.inference.runner import ModelInputs, TextPipeline
 from bert_jax.serve.compute_queue import ComputeQueue, Work
 from bert_jax.serve.requests import Refusal
-from bert_jax.text.tokenizer import Encoding
+from bert_jax.text.encoding import Encoding
 from bert_jax.text.truncation import TruncationCounter
 
 

@@ -7,7 +7,7 @@ from bert_jax.finetuning.encoded_windows import make_pieces
 from bert_jax.finetuning.finetune_task import FinetuneTask
 from bert_jax.hub import model_directory as hub
 from bert_jax.predictions.kind import KINDS
-from bert_jax.text.truncation import EncodingOptions
+from bert_jax.text.encoding_options import EncodingOptions
 from tests.support.texts import random_texts
 from tests.support.tiny_encoder import ENCODER_CONFIG, TOKENIZER
 

@@ -134,6 +134,6 @@ def test_on_a_tpu_the_fast_settings_hold_unless_others_are_named(embedder):
 def test_a_run_of_a_tpu_is_not_resumed_with_other_random_numbers(tmp_path):
     task, config = tiny_pretraining(prng_impl="rbg")
     directory = Workdir(tmp_path)
-    directory.record_or_check(config, Batches(), task)
+    directory.record_or_check(config, Batches(), task.layouts)
     with pytest.raises(BertJaxError, match="prng_impl was rbg and is threefry2x32; put them back"):
-        directory.record_or_check(replace(config, prng_impl="threefry2x32"), Batches(), task)
+        directory.record_or_check(replace(config, prng_impl="threefry2x32"), Batches(), task.layouts)

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from bert_jax.core.errors import BertJaxError, suggest_name
 from bert_jax.data.randomness import random_key
-from bert_jax.text.tokenizer import Text
+from bert_jax.text.encoding import Text
 
 GoldAnswer = tuple[int, str]  # (index of its first character in the passage, its text)
 # A class; several labels, or a tag for each word; a number; or all right answers, () if the passage has none. None if

@@ -16,7 +16,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from bert_jax.text.tokenizer import ENCODER_INPUTS, Batch, Encoding
+from bert_jax.text.encoding import Encoding
+from bert_jax.text.tokenizer import ENCODER_INPUTS, Batch
 
 RowLayout = Literal["packed", "bucketed", "padded"]
 MOST_LENGTHS = 3  # the limit of usual row lengths: each length is another program to compile

@@ -10,7 +10,7 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.core.terminal import pluralize
 from bert_jax.data.examples.example import E, Example, labels_of
 from bert_jax.data.randomness import random_key
-from bert_jax.text.tokenizer import Text
+from bert_jax.text.encoding import Text
 
 
 def train_validation_split(examples: Sequence[E], share: float, seed: int = 0) -> tuple[list[E], list[E]]:

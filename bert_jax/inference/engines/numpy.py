@@ -18,7 +18,8 @@ from bert_jax.hub.sentence_transformers import PROJECTION
 from bert_jax.inference.batching import CPU_TOKENS, BatchShapes
 from bert_jax.inference.computations import Computation, HiddenStates, PooledStates
 from bert_jax.inference.engines.onnxruntime import Batch, finish_vectors, pooled, refuse_settings
-from bert_jax.text.tokenizer import Encoding, Tokenizer
+from bert_jax.text.encoding import Encoding
+from bert_jax.text.tokenizer import Tokenizer
 
 
 class NumpyEngine:

@@ -24,8 +24,9 @@ from bert_jax.predictions.calibration_fitting import (
 from bert_jax.predictions.kind import Kind, Outcomes, TextWindows, round_floats
 from bert_jax.predictions.report_data import ReportData
 from bert_jax.predictions.selective import MinConfidence, abstention_fields
-from bert_jax.text.tokenizer import Encoding, Tokenizer
-from bert_jax.text.truncation import EncodingOptions
+from bert_jax.text.encoding import Encoding
+from bert_jax.text.encoding_options import EncodingOptions
+from bert_jax.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from bert_jax.losses.loss import Loss

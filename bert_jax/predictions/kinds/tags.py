@@ -41,9 +41,9 @@ from bert_jax.predictions.selective import MinConfidence, PredictedLabels, abste
 from bert_jax.predictions.strict_tags import begin_spans, complete_tags, decode_strictly
 from bert_jax.predictions.text_spans import Span, TokenLogits, join_spans, join_tokens, list_spans, mark_spans
 from bert_jax.text import tables
+from bert_jax.text.encoding_options import EncodingOptions
 from bert_jax.text.tables import normalize_column
 from bert_jax.text.tokenizer import Tokenizer
-from bert_jax.text.truncation import EncodingOptions
 from bert_jax.text.word_windows import choose_central_windows, encode_words
 
 

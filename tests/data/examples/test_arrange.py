@@ -20,7 +20,7 @@ from bert_jax.data.examples.row_packing import (
     collate_rows,
     distribute_to_rows,
 )
-from bert_jax.text.tokenizer import Encoding
+from bert_jax.text.encoding import Encoding
 from bert_jax.training.run_config import RunConfig
 from bert_jax.training.state import init_random_params
 from tests.support.pieces import answer_pieces, classify_pieces, tag_pieces
