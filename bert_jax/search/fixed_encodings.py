@@ -22,12 +22,12 @@ from bert_jax.data.npy_writer import npy_writer
 from bert_jax.search.candidates import blas_threads
 from bert_jax.search.late_interaction import inverse_lengths
 from bert_jax.search.ragged_rows import RaggedRows
-from bert_jax.search.segment_files import SegmentFiles
 from bert_jax.search.vector_files import to_bits
 
 FILE = "token_encodings.npy"
 REPETITIONS, PLANES, WIDTH = 40, 4, 8  # of each repetition: hyperplanes, and numbers of a cell
 CELLS = 1 << PLANES
+SIZE = REPETITIONS * CELLS * WIDTH  # numbers of an encoding
 SEED = 20
 PLANE_STEP = 1 / 128  # of the numbers of hyperplanes
 AT_ONCE = 64  # passages encoded at once
@@ -38,10 +38,6 @@ class Encodings:
     """The encodings of token vectors of so many dimensions."""
 
     dimensions: int
-
-    @property
-    def size(self) -> int:
-        return REPETITIONS * CELLS * WIDTH
 
     @cached_property
     def planes(self) -> np.ndarray:
@@ -87,7 +83,7 @@ class Encodings:
         group, cell = np.nonzero(~is_filled & is_filled.any(1, keepdims=True))
         nearest = nearest_cells(is_filled)[group, cell]
         encodings[group * CELLS + cell] = flat[first[group * CELLS + nearest]]
-        return encodings.reshape(len(rows), self.size)
+        return encodings.reshape(len(rows), SIZE)
 
 
 def nearest_cells(is_filled: np.ndarray) -> np.ndarray:
@@ -113,7 +109,3 @@ def write_encodings(folder: Path, rows: RaggedRows) -> None:
         for start in range(0, len(rows), AT_ONCE):
             some = [rows[place] for place in range(start, min(start + AT_ONCE, len(rows)))]
             file.append(to_bits(encodings.encode_passages(some)))
-
-
-def open_encodings(files: SegmentFiles, passages: int, dimensions: int) -> np.ndarray:
-    return files.array(FILE, np.uint8, passages, encodings_of(dimensions).size // 8)

@@ -39,9 +39,9 @@ def load_reranker(index: IndexReader, reranker: "AnyPath | Encoder") -> "Encoder
 
 
 def open_ranker(index: IndexReader, model: "Encoder") -> "CrossEncoderRanker | TokenRanker":
-    return (
-        CrossEncoderRanker(index, model) if model.layout.multi_vector is None else TokenRanker(index, model)
-    )
+    if model.layout.multi_vector is None:
+        return CrossEncoderRanker(index, model)
+    return TokenRanker(index, model)
 
 
 class CrossEncoderRanker:

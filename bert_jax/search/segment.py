@@ -118,7 +118,7 @@ class Segment:
             self.hnsw = candidates.open_hnsw(files, passages, dimensions)
         self.encodings = np.empty((passages, 0), np.uint8)
         if TOKEN_ROWS in models:
-            self.encodings = fixed_encodings.open_encodings(files, passages, models[TOKEN_ROWS].dimensions)
+            self.encodings = files.array(fixed_encodings.FILE, np.uint8, passages, fixed_encodings.SIZE // 8)
 
     def read_passage(self, number: int) -> tuple[str, str]:
         """Return the title and the text of a passage. Raise if they are not those that were written: the hashes of
