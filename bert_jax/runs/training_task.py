@@ -17,10 +17,9 @@ from bert_jax.core.paths import require_path
 from bert_jax.hub.model_directory import atomic_model_directory
 from bert_jax.runs.train import Config, check_arguments, run_values
 from bert_jax.text.tokenizer import Tokenizer
-from bert_jax.training.adapters import join_params, merge_params, split_params, trained_adapter
+from bert_jax.training.adapters import join_params, save_trained_models, split_params
 from bert_jax.training.opened_run import OpenedRun, make_params_loader, open_run
 from bert_jax.training.state import init_split_params
-from bert_jax.training.task import save_models
 
 
 class TrainingTask:
@@ -89,10 +88,8 @@ class TrainingTask:
         task, data = self._run.task, self._run.data
         check_names(params, "params", self._param_names)
         trained, frozen = jax.device_get((dict(params), self._frozen))
-        final = task.final_params(merge_params(task, self._adapter, trained, frozen), data)
-        adapter = trained_adapter(task, self._run.config, trained, frozen)
         with atomic_model_directory(require_path(path, "path")) as new:
-            save_models(new, task, final, data.tokenizer, adapter)
+            save_trained_models(new, task, self._run.config, data, trained, frozen)
 
 
 def open_task(config: Config | None = None, **keys: Any) -> TrainingTask:

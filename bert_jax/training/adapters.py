@@ -4,6 +4,7 @@ The trained parameters are the modules that `trained_modules` names and, under A
 The optimizer, the gradients and the checkpoints know nothing of the frozen ones, which are constants of the step.
 """
 
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -12,12 +13,13 @@ import numpy as np
 from flax.traverse_util import unflatten_dict
 
 from bert_jax.core.errors import BertJaxError
+from bert_jax.data.batch_source import BatchSource
 from bert_jax.hub.adapter import TrainedAdapter
 from bert_jax.hub.adapter_targets import AdapterConfig, AdapterTarget, find_targets, trained_modules
 from bert_jax.models.adapted_kernel import AdaptedKernel
 from bert_jax.training.parameter_rules import params_by_name
 from bert_jax.training.run_config import RunConfig
-from bert_jax.training.task import Task
+from bert_jax.training.task import Task, save_models
 
 ADAPTERS = "adapters"  # their name among the trained parameters
 SALT = 0xADA  # keeps the random numbers of adapters apart from those of the layers
@@ -103,3 +105,11 @@ def trained_adapter(task: Task, config: RunConfig, trained: dict, frozen: dict) 
         return None
     shapes = {name: tuple(leaf.shape) for name, leaf in params_by_name(frozen).items()}
     return TrainedAdapter(config.adapter, config.init, jax.device_get(trained[ADAPTERS]), shapes)
+
+
+def save_trained_models(
+    directory: Path, task: Task, config: RunConfig, data: BatchSource, trained: dict, frozen: dict
+) -> None:
+    """Save the models of a run, given the parameters that it trained and those that it left as they were."""
+    params = task.final_params(merge_params(task, config.adapter, trained, frozen), data)
+    save_models(directory, task, params, data.tokenizer, trained_adapter(task, config, trained, frozen))

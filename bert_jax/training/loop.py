@@ -22,7 +22,7 @@ from bert_jax.data.batch_source import BatchSource
 from bert_jax.hub import model_directory as hub
 from bert_jax.models.mesh import DATA, FSDP
 from bert_jax.training import memory_estimate
-from bert_jax.training.adapters import merge_params, split_params, trained_adapter
+from bert_jax.training.adapters import save_trained_models, split_params
 from bert_jax.training.best_evaluation import (
     KEPT_MODEL_LINE,
     best_step,
@@ -31,6 +31,7 @@ from bert_jax.training.best_evaluation import (
     rank_key,
 )
 from bert_jax.training.checkpoint import Checkpoints
+from bert_jax.training.chips import PEAKS
 from bert_jax.training.log import MetricsLog, MetricSums
 from bert_jax.training.run_config import RunConfig
 from bert_jax.training.sharding import (
@@ -57,7 +58,7 @@ from bert_jax.training.state import (
 from bert_jax.training.step import StepCache
 from bert_jax.training.step_timer import Profiler, StepTimer
 from bert_jax.training.stop_signal import RunStopped, StopSignal
-from bert_jax.training.task import Task, save_models
+from bert_jax.training.task import Task
 from bert_jax.training.workdir import Workdir
 
 R = TypeVar("R")
@@ -69,19 +70,17 @@ def train(
     config: RunConfig,
     path,
     params: Callable[[], dict] | None = None,
-    peak_flops: float | None = None,
     cache: StepCache | None = None,
     complete: Callable[[Path], R] | None = None,
 ) -> R | None:
     """Train in the run directory `path`; raise RunStopped if the run was told to stop before its end, and has saved.
 
-    `params` returns the parameters to start from; None: random ones. `peak` is the peak speed of a device in FLOP/s.
-    `cache` holds compiled steps, which the run may share with other runs. `complete` adds files to the directory
-    of the trained model before it takes its place; return what it returns.
+    `params` returns the parameters to start from; None: random ones. `cache` holds compiled steps, which the run may
+    share with other runs. `complete` adds files to the model's directory before it takes its place; return its result.
     """
     # The directory is closed last, so that no other run starts to write while this one is still writing.
     workdir = Workdir(path)
-    with closing(workdir), closing(TrainingLoop(task, data, config, workdir, peak_flops, cache)) as run:
+    with closing(workdir), closing(TrainingLoop(task, data, config, workdir, cache)) as run:
         with StopSignal() as stop:
             if jax.process_index() == 0:
                 workdir.claim()
@@ -102,10 +101,9 @@ def already_finished(step: int) -> str:
 
 class TrainingLoop:
     def __init__(
-        self, task: Task, data: BatchSource, config: RunConfig, workdir: Workdir, peak: float | None,
-        cache: StepCache | None,
-    ):  # fmt: skip
-        self.task, self.data, self.config, self.workdir, self.peak_flops = task, data, config, workdir, peak
+        self, task: Task, data: BatchSource, config: RunConfig, workdir: Workdir, cache: StepCache | None
+    ):
+        self.task, self.data, self.config, self.workdir = task, data, config, workdir
         self.mesh = make_mesh(config.mesh)
         check_batch(data.rows_per_step, self.mesh, config.mesh.gradient_accumulation_steps)
         self.abstract = abstract_state(task, config, self.mesh)
@@ -260,13 +258,14 @@ class TrainingLoop:
         timings = self.pace.take_timings(self.config.steps - step)
         if peak := peak_bytes(jax.local_devices()[0]):
             timings["peak_memory"] = peak
-        if self.peak_flops and "tokens_per_second" in timings:
+        speed = PEAKS.get(jax.devices()[0].device_kind)
+        if speed and "tokens_per_second" in timings:
             length = self.data.row_length(step - 1)
             # FLOPs per token by the published formula; the tokens per second do not count padding.
             flops = self.task.flops(self.data.rows_per_step, length) / (self.data.rows_per_step * length)
             if self.config.adapter.rank:  # frozen kernels have no gradients, a third of the work
                 flops *= 2 / 3
-            timings["mfu"] = flops * timings["tokens_per_second"] / (self.peak_flops * self.mesh.size)
+            timings["mfu"] = flops * timings["tokens_per_second"] / (speed * self.mesh.size)
         return timings
 
     def record_pending(self) -> None:
@@ -343,17 +342,11 @@ class TrainingLoop:
         if jax.process_index() > 0:
             return None
         with hub.atomic_model_directory(self.workdir.model, hub.WRITTEN_FILES) as new:
-            self.write_models(new, trained, frozen)
+            save_trained_models(new, self.task, self.config, self.data, trained, frozen)
             del trained, frozen
             completed = complete(new) if complete else None
         self.print_detail(f"the model is in {self.workdir.model}")
         return completed
-
-    def write_models(self, directory: Path, trained: dict, frozen: dict) -> None:
-        params = merge_params(self.task, self.config.adapter, trained, frozen)
-        params = self.task.final_params(params, self.data)
-        adapter = trained_adapter(self.task, self.config, trained, frozen)
-        save_models(directory, self.task, params, self.data.tokenizer, adapter)
 
     def restore_best(self) -> None:
         """Restore the best step that can be read; if the start is the best, the last step is averaged with it."""

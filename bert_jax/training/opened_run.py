@@ -17,7 +17,6 @@ from bert_jax.hub.adapter_targets import FROZEN_MODULES
 from bert_jax.hub.model_directory import ModelDirectories, ModelDirectory
 from bert_jax.predictions.learning_curve import OutOfFoldPredictions
 from bert_jax.training import warm_start
-from bert_jax.training.chips import PEAKS
 from bert_jax.training.loop import train
 from bert_jax.training.processes import print_notice, print_once
 from bert_jax.training.run_config import RunConfig
@@ -48,9 +47,8 @@ class OpenedRun(Generic[C]):
 
     def train(self, workdir: Path, complete: Callable[[Path], R] | None = None) -> R | None:
         """Train in a run directory; `complete` is that of `training.loop.train`."""
-        peak = PEAKS.get(jax.devices()[0].device_kind)
         params = make_params_loader(self)
-        return train(self.task, self.data, self.config, workdir, params, peak, self.cache, complete)
+        return train(self.task, self.data, self.config, workdir, params, self.cache, complete)
 
 
 def open_run(
