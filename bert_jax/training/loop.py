@@ -282,10 +282,9 @@ class TrainingLoop:
         self.record_evaluation()
         if not self.validation_metrics:
             return
-        self.log.write_line(
-            "validation", self.step, self.validation_metrics, {"seconds": time.perf_counter() - begun}
-        )
-        self.pace.exclude_pause(time.perf_counter() - begun)
+        seconds = time.perf_counter() - begun
+        self.log.write_line("validation", self.step, self.validation_metrics, {"seconds": seconds})
+        self.pace.exclude_pause(seconds)
 
     def compute_metrics(self) -> Measured:
         index, count = local_data_shard(self.mesh, self.data.rows_per_step)
