@@ -13,5 +13,10 @@ class Evaluation:
     lines: list[str]
     facts: dict[str, Any]
 
+    def finite_facts(self) -> dict[str, Any]:
+        """Return the facts; refuse a number that is not finite, as JSON does."""
+        to_json(self.facts)
+        return self.facts
+
     def format(self, as_json: bool) -> str:
         return to_json(self.facts) if as_json else "\n".join(self.lines)

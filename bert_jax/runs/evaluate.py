@@ -1,6 +1,5 @@
 """`bert_jax.evaluate`, `evaluate_index` and `compare`: what `bert-jax evaluate` measures, from Python."""
 
-import json
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import fields, replace
@@ -101,8 +100,7 @@ def evaluate_index(
             given.append(f"reranker={write_argument('reranker', reranker)}")
         options = given_options(settings) | ({} if rerank_top is None else {"rerank_top": rerank_top})
         command = format_call("evaluate_index", given, options)
-        evaluation = describe_index_evaluation(opened, eval_config, report, command)
-    return json.loads(evaluation.format(as_json=True))
+        return describe_index_evaluation(opened, eval_config, report, command).finite_facts()
 
 
 def compare(
@@ -145,7 +143,7 @@ def measure(function: str, models: Mapping[str, Any], settings: EvaluationSettin
         evaluation, table = evaluate_models(opened, replace(settings, command=command))
         if table:
             print_line(table)
-    return json.loads(evaluation.format(as_json=True))
+    return evaluation.finite_facts()
 
 
 def open_ranker(name: str, model: AnyModel | Index, stack: ExitStack) -> Ranker:

@@ -10,6 +10,7 @@ import bert_jax
 from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
 from bert_jax.predictions.out_of_scope import OutOfScopeDetector, save_detector
+from bert_jax.report.evaluation import Evaluation
 from tests.support.small_models import SMALL_TEXTS, write_model
 
 pytestmark = pytest.mark.slow
@@ -61,14 +62,16 @@ def folder(tmp_path, monkeypatch):
 def test_a_model_is_measured_as_by_the_command(printed, model, data, options):
     flags = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     expected = printed("--model", model, "--data", data, *flags)
-    assert bert_jax.evaluate(Path(model), Path(data), **options) == expected
+    assert repr(bert_jax.evaluate(Path(model), Path(data), **options)) == repr(
+        expected
+    )  # the same types, too
     loaded = bert_jax.evaluate(bert_jax.load(model), data, **options)
     assert loaded == expected | {"model": "model"}
 
 
 def test_two_models_are_compared_as_by_the_command(printed):
     for a, b, data in (("a", "b", "labels.jsonl"), ("embedder", "embedder", "pairs.jsonl")):
-        assert bert_jax.compare(a, b, data) == printed("--compare", a, b, "--data", data)
+        assert repr(bert_jax.compare(a, b, data)) == repr(printed("--compare", a, b, "--data", data))
     compared = bert_jax.compare(bert_jax.load("a"), "b", "labels.jsonl")
     assert compared["models"] == ["a", "b"] and compared["scores"][0] != compared["scores"][1]
 
@@ -89,3 +92,8 @@ def test_a_report_names_the_call(folder):
     ):
         with pytest.raises(BertJaxError, match=message):
             call()
+
+
+def test_a_result_that_is_not_finite_is_refused():
+    with pytest.raises(BertJaxError, match="^a result is not a finite number"):
+        Evaluation([], {"metrics": {"mse": float("nan")}}).finite_facts()
