@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import cast
 from zipfile import BadZipFile
 
 import numpy as np
@@ -56,8 +55,8 @@ METHOD_LABELS: dict[Method, str] = {"contrastive": "contrastive", "finetune": "f
 class Folds:
     """The training examples of a run in folds; `predicted` are the indices of the folds to predict, None for all."""
 
-    def __init__(self, run: OpenedRun[FinetuneConfig], predicted: Sequence[int] | None = None):
-        self.run, self.task, self.data, self.config = run, cast(HeadTask, run.task), run.data, run.config
+    def __init__(self, run: OpenedRun[HeadTask, FinetuneConfig], predicted: Sequence[int] | None = None):
+        self.run, self.task, self.data, self.config = run, run.task, run.data, run.config
         task, data, config = self.task, self.data, self.config
         self.predicted = range(config.data.folds) if predicted is None else predicted
         examples, compares = task.train_examples, HEADS[task.head].compares
@@ -254,7 +253,7 @@ class FoldRuns:
     def path(self, fold: int) -> Path:
         return self.directory / str(fold) / "logits.npz"
 
-    def open(self, fold: int) -> OpenedRun[FinetuneConfig]:
+    def open(self, fold: int) -> OpenedRun[HeadTask, FinetuneConfig]:
         data = replace(self.given.data, folds=self.folds, fold_index=fold, out_of_scope="")
         return self.parts.run.reopen(replace(self.given, data=data))
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, ClassVar, Literal, Self, cast
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from bert_jax.core.config import NonNegative, OneOf, Range, Share, check_ranges
 from bert_jax.core.errors import BertJaxError, check_name
 from bert_jax.core.terminal import pluralize
-from bert_jax.data.batch_source import BatchSource, Fact, Features
+from bert_jax.data.batch_source import Fact, Features
 from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.group_columns import GroupColumns
@@ -198,7 +198,7 @@ class EmbedConfig(GroupsRunConfig):
 
 
 @dataclass(frozen=True)
-class EmbeddingTask(Task):
+class EmbeddingTask(Task[Epochs]):
     loss: EmbeddingLoss = EMBEDDING_LOSSES["multiple_negatives"]
     settings: EmbeddingLossSettings = EmbeddingLossSettings(20.0, 0.0, False)
     sizes: tuple[int, ...] = ()
@@ -315,8 +315,8 @@ class EmbeddingTask(Task):
     def facts(self, run: OpenedRun, directory: Workdir) -> Iterator[Fact]:
         yield "loss", self.loss.name
 
-    def show_step(self, data: BatchSource, step: int, rows: int) -> str:
-        return format_groups(cast(Epochs, data), step, rows, self.texts_per_group)
+    def show_step(self, data: Epochs, step: int, rows: int) -> str:
+        return format_groups(data, step, rows, self.texts_per_group)
 
     def predictions(self, outputs: dict, batch: dict):
         return l2_normalize(outputs[VECTORS])

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import jax
 
 from bert_jax.core.progress import format_duration
 from bert_jax.core.terminal import no_lines, pluralize
-from bert_jax.data.batch_source import BatchSource, Fact
+from bert_jax.data.batch_source import Fact
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.split import text_key
@@ -38,10 +38,11 @@ from bert_jax.training.workdir import Workdir
 # ONE_FOLD_BELOW of each class: with 256 and 512 of ten emotions contrastive training was three points ahead of
 # fine-tuning, with 1,200 of SST-2's two classes two points behind.
 ONE_FOLD_FROM, ONE_FOLD_BELOW = 1_000, 1_000
+FinetuneRun = OpenedRun["FinetuneTask", FinetuneConfig]
 
 
 class FinetuneTask(HeadTask):
-    def facts(self, run: OpenedRun[FinetuneConfig], directory: Workdir) -> Iterator[Fact]:
+    def facts(self, run: FinetuneRun, directory: Workdir) -> Iterator[Fact]:
         yield from super().facts(run, directory)
         methods = candidate_methods(run.config, self)
         if run.config.cross_validates:
@@ -49,11 +50,11 @@ class FinetuneTask(HeadTask):
         elif self.predicts_one_fold(run, directory):
             yield "folds", describe_compared(1, methods)
 
-    def warnings(self, run: OpenedRun[FinetuneConfig]) -> Iterator[str]:
+    def warnings(self, run: FinetuneRun) -> Iterator[str]:
         if self.finish_inputs:
             yield from label_warnings(self.kind, self.train_examples, run.config.data)
 
-    def resume(self, run: OpenedRun[FinetuneConfig], directory: Workdir) -> OpenedRun[FinetuneConfig]:
+    def resume(self, run: FinetuneRun, directory: Workdir) -> FinetuneRun:
         """Return the run with the method with which it was started."""
         if directory.run.exists():
             recorded = directory.read_run()["config"]
@@ -63,7 +64,7 @@ class FinetuneTask(HeadTask):
                 run = with_method(run, recorded.get("method", "auto"))
         return super().resume(run, directory)
 
-    def models_before(self, run: OpenedRun[FinetuneConfig], directory: Workdir) -> Iterator[str]:
+    def models_before(self, run: FinetuneRun, directory: Workdir) -> Iterator[str]:
         if directory.run.exists() or not (folds := self.open_folds(run, directory)):
             return
         first, *others = candidate_methods(run.config, self)
@@ -81,7 +82,7 @@ class FinetuneTask(HeadTask):
                 yield f"before them {unsure}{pluralize(count, 'fold model')} with {name}, about {took}"
             unsure = "up to "
 
-    def prepare(self, run: OpenedRun[FinetuneConfig], directory: Workdir) -> OpenedRun[FinetuneConfig]:
+    def prepare(self, run: FinetuneRun, directory: Workdir) -> FinetuneRun:
         """Return the run with the method that its folds choose, or with the one that they chose before."""
         if jax.process_count() > 1:
             return run
@@ -96,7 +97,7 @@ class FinetuneTask(HeadTask):
                 run = without_descriptions(run)
             return replace(with_method(run, method), out_of_fold=out_of_fold)
 
-    def open_folds(self, run: OpenedRun[FinetuneConfig], directory: Workdir) -> Folds | None:
+    def open_folds(self, run: FinetuneRun, directory: Workdir) -> Folds | None:
         """Return the folds that choose the method of a run; None if it is not theirs to choose."""
         if run.config.cross_validates:
             return Folds(run)
@@ -105,10 +106,10 @@ class FinetuneTask(HeadTask):
         data = replace(run.given.data, folds=DEFAULT_FOLDS)
         return Folds(run.reopen(replace(run.given, data=data)), predicted=[0])
 
-    def predicts_one_fold(self, run: OpenedRun[FinetuneConfig], directory: Workdir) -> bool:
+    def predicts_one_fold(self, run: FinetuneRun, directory: Workdir) -> bool:
         return self.needs_one_fold(run) and not directory.run.exists()
 
-    def needs_one_fold(self, run: OpenedRun[FinetuneConfig]) -> bool:
+    def needs_one_fold(self, run: FinetuneRun) -> bool:
         """Whether one fold must choose the method of a run that holds out a validation set.
 
         Only runs on single texts need it, and only if there are not too many: there contrastive training may be better
@@ -120,16 +121,16 @@ class FinetuneTask(HeadTask):
         return single and run.given.auto_method and jax.process_count() == 1
 
 
-def with_method(run: OpenedRun[FinetuneConfig], method: str) -> OpenedRun[FinetuneConfig]:
+def with_method(run: FinetuneRun, method: Method) -> FinetuneRun:
     """Return the run with this method; contrastive training has its own task and learning rate."""
     if run.config.method == method:
         return run
     if method == "contrastive":
         return run.reopen(replace(run.given, method="contrastive"))
-    return replace(run, config=run.config.with_method(cast(Method, method)))
+    return replace(run, config=run.config.with_method(method))
 
 
-def without_descriptions(run: OpenedRun[FinetuneConfig]) -> OpenedRun[FinetuneConfig]:
+def without_descriptions(run: FinetuneRun) -> FinetuneRun:
     return run.reopen(replace(run.given, label_descriptions=NONE))
 
 
@@ -143,9 +144,7 @@ class ContrastiveTask(FinetuneTask):
 
     whole_batch: ClassVar[bool] = True
 
-    @property
-    def starts_from_probe(self) -> bool:
-        return False  # the head is fitted as a probe at the end instead
+    probe_link = None  # the head is fitted as a probe at the end instead
 
     def outputs(self, params: dict, batch: dict, constants: dict | None = None, key=None) -> dict:
         """Return what the head reads of each text: [B, D], or [B, P, D] if texts are packed."""
@@ -157,9 +156,8 @@ class ContrastiveTask(FinetuneTask):
 
     scores, predictions = Task.scores, Task.predictions  # none: the head is fitted at the end
 
-    def final_params(self, params: dict, data: BatchSource) -> dict:
-        pieces = cast(Epochs, data).train
-        return self.fit_head(params, data, pieces, "softmax", MAX_UNITS)
+    def final_params(self, params: dict, data: Epochs) -> dict:
+        return self.fit_head(params, data, "softmax", MAX_UNITS)
 
 
 MAX_LISTED = 5  # at most this many labels, or groups of labels, are named in a notice

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import cast
 
 import jax.numpy as jnp
 
 from bert_jax.core.terminal import pluralize
-from bert_jax.data.batch_source import BatchSource, Fact
+from bert_jax.data.batch_source import Fact
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.row_packing import EncodedExample
@@ -27,7 +26,7 @@ MAX_LABELS = 8  # labels described with their counts
 
 
 @dataclass(frozen=True)
-class HeadTask(Task):
+class HeadTask(Task[Epochs]):
     """Trains a head and the encoder below it to make one kind of prediction."""
 
     kind: Kind
@@ -51,27 +50,23 @@ class HeadTask(Task):
         return self.finish_inputs.train if self.finish_inputs else ()
 
     @property
-    def starts_from_probe(self) -> bool:
-        """Whether the head is fitted as a probe before the first step."""
-        return self.probes_head and self.kind.link is not None
+    def probe_link(self) -> Link | None:
+        """The link of the probe that the head is fitted as before the first step; None if it is not."""
+        return self.kind.link if self.probes_head else None
 
-    def initial_params(self, params: dict, data: BatchSource, steps: int) -> dict:
-        if not self.starts_from_probe:
+    def initial_params(self, params: dict, data: Epochs, steps: int) -> dict:
+        if not (link := self.probe_link):
             return params
-        link = cast(Link, self.kind.link)
-        pieces, most = cast(Epochs, data).train, MAX_PROBE_EXAMPLES if steps else MAX_UNITS
-        return self.fit_head(params, data, pieces, link, most)
+        return self.fit_head(params, data, link, MAX_PROBE_EXAMPLES if steps else MAX_UNITS)
 
-    def fit_head(
-        self, params: dict, data: BatchSource, pieces: Sequence[EncodedExample], link: Link, most: int
-    ) -> dict:
-        """Return the parameters with the head fitted to a sample of the pieces, and to the descriptions of labels."""
-        sample = [pieces[i] for i in sample_indices("pieces of a probe", len(pieces), most)]
+    def fit_head(self, params: dict, data: Epochs, link: Link, most: int) -> dict:
+        """Return the parameters with the head fitted to `most` pieces at most, and to the descriptions of labels."""
+        sample = [data.train[i] for i in sample_indices("pieces of a probe", len(data.train), most)]
         sample += self.descriptions
         return fit_head_as_probe(params, self.layout, data.tokenizer, sample, link, self.class_weights)
 
     def describe_new_params(self, names: Sequence[str]) -> str:
-        if self.starts_from_probe and names:
+        if self.probe_link and names:
             return f"; the head {', '.join(names)} starts as a linear probe"
         return super().describe_new_params(names)
 
@@ -83,8 +78,8 @@ class HeadTask(Task):
             if counts:
                 yield "labels", f"{len(counts):,}: {', '.join(shown)}{', ...' * (len(counts) > MAX_LABELS)}"
 
-    def show_step(self, data: BatchSource, step: int, rows: int) -> str:
-        return format_examples(self.kind, cast(Epochs, data), step, rows)
+    def show_step(self, data: Epochs, step: int, rows: int) -> str:
+        return format_examples(self.kind, data, step, rows)
 
     def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
         label_weights = batch["label_weights"]

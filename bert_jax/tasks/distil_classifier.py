@@ -12,7 +12,6 @@ import numpy as np
 
 from bert_jax.core.config import NonNegative, Range, Share
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.batch_source import BatchSource
 from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.example import Example, ExampleLabel
@@ -97,7 +96,7 @@ class ClassifierDistillTask(FinetuneTask):
     # the encoder of the model that the student starts from
     start_encoder: EncoderConfig | None = field(default=None, kw_only=True)
 
-    def initial_params(self, params: dict, data: BatchSource, steps: int) -> dict:
+    def initial_params(self, params: dict, data: Epochs, steps: int) -> dict:
         if self.start_encoder is not None:
             params = keep_layers(params, self.start_encoder, self.layout.config)
         return super().initial_params(params, data, steps)

@@ -7,14 +7,13 @@ weights of the tokens that occur in them.
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.core.config import OneOf, Range
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.batch_source import BatchSource
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.groups import Group
 from bert_jax.data.examples.row_packing import PLACE, EncodedExample
@@ -124,10 +123,10 @@ class SparseTask(EmbeddingTask):
     def describe_new_params(self, names: Sequence[str]) -> str:
         return "; tokens in queries have weights of 1" if names and not self.idf else ""
 
-    def initial_params(self, params: dict, data: BatchSource, steps: int) -> dict:
+    def initial_params(self, params: dict, data: Epochs, steps: int) -> dict:
         if not self.idf:
             return params
-        weights = compute_idf(cast(Epochs, data).train, self.texts_per_group, self.layout.vector_size)
+        weights = compute_idf(data.train, self.texts_per_group, self.layout.vector_size)
         return params | {QUERY_WEIGHTS: {"weight": weights}}
 
     def encode_texts(self, tokenizer: Tokenizer, texts: Sequence[str], n: int, most: int) -> list[Encoding]:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import jax
 
@@ -25,23 +25,24 @@ from bert_jax.training.step import StepCache
 from bert_jax.training.task import Task
 from bert_jax.training.workdir import Workdir
 
+T = TypeVar("T", bound=Task, covariant=True)
 C = TypeVar("C", bound=RunConfig)
 R = TypeVar("R")
-Opener = Callable[[Any, ModelDirectories], tuple[Task, BatchSource, Any]]  # `open` of a task's module
+Opener = Callable[[C, ModelDirectories], tuple[T, BatchSource, C]]  # `open` of a task's module
 
 
 @dataclass(frozen=True)
-class OpenedRun(Generic[C]):
-    opener: Opener
+class OpenedRun(Generic[T, C]):
+    opener: Opener[C, T]
     given: C  # as it was read
-    task: Task
+    task: T
     data: BatchSource
     config: C  # with the values that follow from the data
     directories: ModelDirectories  # the model directories that it starts or learns from
     cache: StepCache | None = None  # compiled steps that it shares with other runs
     out_of_fold: OutOfFoldPredictions | None = None  # predictions for its training examples
 
-    def reopen(self, given: C) -> "OpenedRun[C]":
+    def reopen(self, given: C) -> "OpenedRun[T, C]":
         """Open another config of the same task."""
         return open_run(self.opener, given, self.cache, self.directories)
 
@@ -52,11 +53,11 @@ class OpenedRun(Generic[C]):
 
 
 def open_run(
-    opener: Opener,
+    opener: Opener[C, T],
     given: C,
     cache: StepCache | None = None,
     directories: ModelDirectories | None = None,
-) -> OpenedRun[C]:
+) -> OpenedRun[T, C]:
     directories = ModelDirectories() if directories is None else directories
     task, data, config = opener(given, directories)
     if BatchSource not in type(data).__mro__:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.batch_source import BatchSource, Fact, Features
@@ -27,6 +27,8 @@ from bert_jax.training.workdir import Workdir
 
 if TYPE_CHECKING:
     from bert_jax.training.opened_run import OpenedRun
+
+D = TypeVar("D", bound=BatchSource)  # the data that a task learns from
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class ModelCard:
 
 
 @dataclass(frozen=True)
-class Task:
+class Task(Generic[D]):
     """A model and how to train it. Equal tasks share a compiled step; fields that do not change it are not compared."""
 
     layout: Layout  # the layout of the main model that a finished run produces
@@ -123,12 +125,12 @@ class Task:
         """Say how the parts of the model begin that its model directory lacks."""
         return f" with random values for {', '.join(names)}" if names else ""
 
-    def initial_params(self, params: dict, data: BatchSource, steps: int) -> dict:
+    def initial_params(self, params: dict, data: D, steps: int) -> dict:
         """Return the parameters for the first step, given those of a model directory, with initial values for what
         it lacks."""
         return params
 
-    def final_params(self, params: dict, data: BatchSource) -> dict:
+    def final_params(self, params: dict, data: D) -> dict:
         """Return the parameters that a finished run keeps, given those after its last step."""
         return params
 
@@ -166,7 +168,7 @@ class Task:
         A loss may exist only with dropout: it is trained, and the validation does not have it."""
         raise self.missing_member("losses")
 
-    def show_step(self, data: BatchSource, step: int, rows: int) -> str:
+    def show_step(self, data: D, step: int, rows: int) -> str:
         """Show the first `rows` rows of a step, for `bert-jax inspect`; by default as the data show them."""
         return data.show_step(step, rows)
 
