@@ -57,7 +57,7 @@ def export_onnx(source, output, quantization: str | None = None) -> list[Exporte
     with atomic_directory(output) as new:
         path = new / ONNX_FILE
         path.parent.mkdir()
-        save_onnx(path, make_model(model.layout, model.params, model.scope.is_fitted))
+        save_onnx(path, make_model(model.layout, directory.read_params(), model.scope.is_fitted))
         exact = measured(path, model)
         require_equal_outputs(exact.difference, "ONNX Runtime", source, output)
         files = [exact]
