@@ -14,8 +14,8 @@ import numpy as np
 from flax.traverse_util import unflatten_dict
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.batch_source import BatchSource
 from bert_jax.data.corpus.data_config import DataConfig
+from bert_jax.data.corpus.stream import Stream
 from bert_jax.finetuning.distillation import DistillationLossConfig, StudentEncoderConfig, keep_layers
 from bert_jax.hub.layout import HEAD_KEYS, Layout
 from bert_jax.hub.model_directory import ModelDirectories, ModelDirectory
@@ -33,7 +33,7 @@ from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.models.kernels.request import make_attention_mask
 from bert_jax.models.layers import QKV, SCORES, STATES
 from bert_jax.tasks import pretrain
-from bert_jax.tasks.pretrain import Corpora, CorporaConfig, PretrainTask
+from bert_jax.tasks.pretrain import CorporaConfig, PretrainTask
 from bert_jax.training.task import Outline, Task, apply_model
 from bert_jax.training.warm_start import check_same_tokenizer, check_sizes
 
@@ -81,7 +81,7 @@ class DistillTask(PretrainTask):
     # the encoder of the model that the student starts from
     start_encoder: EncoderConfig | None = field(default=None, kw_only=True)
 
-    def initial_params(self, params: dict, data: BatchSource, steps: int) -> dict:
+    def initial_params(self, params: dict, data: Stream, steps: int) -> dict:
         return keep_layers(params, self.start_encoder, self.layout.config) if self.start_encoder else params
 
     def constants(self) -> dict:
@@ -278,9 +278,9 @@ OBJECTIVES: dict[Objective, type[DistillTask]] = {
 }
 
 
-def open(config: Config, directories: ModelDirectories) -> tuple[DistillTask, Corpora, Config]:
+def open(config: Config, directories: ModelDirectories) -> tuple[DistillTask, Stream, Config]:
     config = config.resolve_steps()
-    data = pretrain.open_corpora(config)
+    data = Stream(config.data, config.seed, config.steps)
     for directory in filter(None, (config.teacher, config.init)):
         check_same_tokenizer(directories[directory], data.tokenizer)
     task, config = make_distill_task(config, directories)

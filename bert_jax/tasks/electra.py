@@ -17,6 +17,7 @@ from jax.sharding import PartitionSpec as P
 
 from bert_jax.core.config import Range
 from bert_jax.core.errors import BertJaxError
+from bert_jax.data.corpus.stream import Stream
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.losses.loss import Loss, binary_cross_entropy, weighted_loss
@@ -25,7 +26,7 @@ from bert_jax.models.dropout import draw_by_row
 from bert_jax.models.encoder_config import COMPUTATION_FIELDS, TRAINING_FIELDS, EncoderConfig
 from bert_jax.models.mesh import FSDP, TENSOR
 from bert_jax.tasks import pretrain
-from bert_jax.tasks.pretrain import Corpora, MaskedLMTask, choose_family, fit_vocabulary
+from bert_jax.tasks.pretrain import MaskedLMTask, choose_family, fit_vocabulary
 from bert_jax.training.parameter_rules import EMBEDDINGS, ParameterRule
 from bert_jax.training.task import Outline, apply_model
 from bert_jax.training.warm_start import check_same_tokenizer, check_sizes
@@ -70,9 +71,9 @@ class Config(pretrain.Config):
     discriminator_weight: Weight = 50.0  # weight of the discriminator's loss; the generator's has weight 1
 
 
-def open(config: Config, directories: ModelDirectories) -> tuple["ReplacedTokenTask", Corpora, Config]:
+def open(config: Config, directories: ModelDirectories) -> tuple["ReplacedTokenTask", Stream, Config]:
     config = config.resolve_steps()
-    data = pretrain.open_corpora(config)
+    data = Stream(config.data, config.seed, config.steps)
     if config.init:
         check_same_tokenizer(directories[config.init], data.tokenizer)
     model = fit_vocabulary(config.model, data.tokenizer.size, max(config.data.lengths))

@@ -13,7 +13,7 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 from bert_jax.core.config import Range, Registered, merge_values
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.terminal import pluralize
-from bert_jax.data.batch_source import BatchSource, Fact, Features
+from bert_jax.data.batch_source import Fact, Features
 from bert_jax.data.corpus.cooccurrences import cooccurrence_embeddings
 from bert_jax.data.corpus.corpus_directory import Corpus
 from bert_jax.data.corpus.data_config import DataConfig
@@ -77,9 +77,9 @@ PAIR_HEADS = {"next_sentence": ("nsp",), "sentence_order": ("sop", "nsp"), "none
 WORDS, BIAS = ("embeddings", "words"), ("mlm", "bias")  # the last two keys of the paths of these parameters
 
 
-def open(config: Config, directories: ModelDirectories) -> tuple["PretrainTask", "Corpora", Config]:
+def open(config: Config, directories: ModelDirectories) -> tuple["PretrainTask", Stream, Config]:
     config = config.resolve_steps()
-    data = open_corpora(config)
+    data = Stream(config.data, config.seed, config.steps)
     if config.init:  # first, because its error says what to prepare; that of the sizes would not
         check_same_tokenizer(directories[config.init], data.tokenizer)
     model = fit_vocabulary(config.model, data.tokenizer.size, max(config.data.lengths))
@@ -119,10 +119,6 @@ def keep_other_parts(layout: Layout, directory: ModelDirectory) -> Layout:
         )
     pooler = layout.pooler or source.pooler
     return dataclasses.replace(layout, hf_config=source.hf_config, pooler=pooler, embedder=embedder)
-
-
-def open_corpora(config: CorporaConfig) -> "Corpora":
-    return Corpora(config.data, config.seed, config.steps)
 
 
 def outline(config: Config, directories: ModelDirectories) -> Outline:
@@ -184,7 +180,7 @@ def choose_family(config: Config, source: Layout | None) -> Family:
 
 
 @dataclass(frozen=True)
-class MaskedLMTask(Task):
+class MaskedLMTask(Task[Stream]):
     """Predicts the masked words of prepared corpora; their logits are the output "mlm"."""
 
     best_metric = "mlm_loss"
@@ -214,14 +210,14 @@ class MaskedLMTask(Task):
     def initializes_from_data(self) -> bool:
         return self.embedding_init != "random"
 
-    def initial_params(self, params: dict, data: BatchSource, steps: int) -> dict:
-        if not self.initializes_from_data:
-            return params
-        assert isinstance(data, Corpora)
-        return data.initialize_from_cooccurrences(params)
+    def initial_params(self, params: dict, data: Stream, steps: int) -> dict:
+        return initialize_from_cooccurrences(params, data) if self.initializes_from_data else params
 
     def features(self, rows: int, length: int) -> Features:
         return self.data.features(rows, length)
+
+    def show_step(self, data: Stream, step: int, rows: int) -> str:
+        return show_step(data, step, rows)
 
     def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
         return {"mlm_loss": cross_entropy(outputs["mlm"], batch["targets"], batch["target_weights"])}
@@ -295,53 +291,16 @@ def label_logits(logits, labels):
     return jnp.take_along_axis(logits, labels[..., None], axis=-1)
 
 
-class Corpora(Stream, BatchSource):
-    """The stream of prepared corpora, as the `BatchSource` of the training loop."""
-
-    def __init__(self, config: DataConfig, seed: int, steps: int):
-        super().__init__(config, seed, steps)
-        self.rows_per_step = config.batch_size
-
-    def identity(self) -> dict[str, str]:
-        return {f"corpus {n}": corpus.train.identity for n, corpus in enumerate(self.corpora)}
-
-    def facts(self) -> Iterator[Fact]:
-        for corpus in self.corpora:
-            train, validation = (
-                f"{part['documents']:,} documents ({part['tokens']:,} tokens)"
-                for part in (corpus.manifest["counts"]["train"], corpus.manifest["counts"]["validation"])
-            )
-            yield "corpus", f"{corpus.name}: {train} to train on, {validation} for validation"
-
-    def describe_passes(self, steps: int, tokens: float) -> str:
-        corpus = sum(corpus.manifest["counts"]["train"]["tokens"] for corpus in self.corpora)
-        return f", which are {tokens / corpus:,.1f} passes over the corpora at most"
-
-    def initialize_from_cooccurrences(self, params: dict) -> dict:
-        """Return the parameters with word embeddings and output bias computed from the corpora."""
-        print_once("counting co-occurrences, for the word embeddings")
-        flat = flatten_dict(params)
-        (words,) = (path for path in flat if path[-2:] == WORDS)
-        vectors, frequencies = cooccurrence_embeddings(
-            self.corpora, self.tokenizer.size, flat[words].shape[1]
-        )
-        table = np.array(flat[words])
-        (counted,) = vectors.any(1).nonzero()
-        table[counted] = vectors[counted]
-        flat[words] = table
-        for path in (path for path in flat if path[-2:] == BIAS):
-            flat[path] = np.pad(frequencies, (0, len(flat[path]) - len(frequencies)))
-        return unflatten_dict(flat)
-
-    def row_length(self, step: int) -> int:
-        return self.length(step)
-
-    def features(self, step: int) -> Features:
-        return self.config.features(self.rows_per_step, self.row_length(step))
-
-    def show_step(self, step: int, rows: int) -> str:
-        return show_step(self, step, rows)
-
-    def metrics(self, predicted: list[np.ndarray]) -> dict[str, float]:
-        ranks = np.concatenate([rows[rows >= 0] for rows in predicted if rows is not None] or [np.empty(0)])
-        return {"mlm_top5_accuracy": float((ranks < 5).mean())} if len(ranks) else {}
+def initialize_from_cooccurrences(params: dict, data: Stream) -> dict:
+    """Return the parameters with word embeddings and output bias computed from the corpora."""
+    print_once("counting co-occurrences, for the word embeddings")
+    flat = flatten_dict(params)
+    (words,) = (path for path in flat if path[-2:] == WORDS)
+    vectors, frequencies = cooccurrence_embeddings(data.corpora, data.tokenizer.size, flat[words].shape[1])
+    table = np.array(flat[words])
+    (counted,) = vectors.any(1).nonzero()
+    table[counted] = vectors[counted]
+    flat[words] = table
+    for path in (path for path in flat if path[-2:] == BIAS):
+        flat[path] = np.pad(frequencies, (0, len(flat[path]) - len(frequencies)))
+    return unflatten_dict(flat)

@@ -14,9 +14,10 @@ import numpy as np
 
 from bert_jax.bench.timing import Machine, timed
 from bert_jax.core.errors import BertJaxError
+from bert_jax.data.corpus.stream import Stream
 from bert_jax.hub import model_directory as hub
 from bert_jax.tasks import load_config
-from bert_jax.tasks.pretrain import Config, Corpora, PretrainTask
+from bert_jax.tasks.pretrain import Config, PretrainTask
 from bert_jax.training.log import validation_lines
 from bert_jax.training.opened_run import open_run
 from bert_jax.training.sharding import make_mesh
@@ -56,7 +57,7 @@ def measured(line: dict) -> str:
 
 
 class TorchPretraining:
-    def __init__(self, task: PretrainTask, data: Corpora, config: Config):
+    def __init__(self, task: PretrainTask, data: Stream, config: Config):
         if task.layout.heads != ("mlm", "nsp"):
             raise BertJaxError(
                 "transformers learns next-sentence pairs; set --config.data.sentence_objective=next_sentence"

@@ -7,7 +7,8 @@ import pytest
 from bert_jax.command.main import main
 from bert_jax.data.corpus.prepare import prepare_corpus
 from bert_jax.data.corpus.step_preview import show_step
-from bert_jax.tasks import load_config, pretrain
+from bert_jax.data.corpus.stream import Stream
+from bert_jax.tasks import load_config
 from bert_jax.text.text_source import TextSource
 from tests.support.made_up_language import ENTRIES, join_documents, random_documents, save_tokenizer
 from tests.support.project import ROOT
@@ -32,13 +33,12 @@ def settings(corpus, *more):
 
 def show(corpus, *more, step: int, rows: int, colour: bool) -> str:
     config = load_config(f"{PRETRAIN}:base", settings(corpus, *more))[1]
-    return show_step(pretrain.open_corpora(config), step, rows, colour)
+    return show_step(Stream(config.data, config.seed, config.steps), step, rows, colour)
 
 
 @pytest.mark.slow
 def test_targets_show_what_became_of_them(corpus):
     from bert_jax.data.corpus.data_config import DataConfig
-    from bert_jax.data.corpus.stream import Stream
 
     text = show(corpus, step=3, rows=64, colour=False)
     batch = Stream(DataConfig((str(corpus / "corpus"),), batch_size=64, dupe_factor=1), 0, 1_000_000).batch(3)

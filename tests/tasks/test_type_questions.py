@@ -42,7 +42,7 @@ def test_no_code_asks_which_task_it_holds():
         for _, name, _ in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
             importlib.import_module(name)
     types = set().union(*map(names_of_subclasses, (Task, RunConfig, BatchSource)))
-    assert {"FinetuneTask", "PretrainTask", "EmbedConfig", "Corpora", "Epochs"} <= types
+    assert {"FinetuneTask", "PretrainTask", "EmbedConfig", "Stream", "Epochs"} <= types
     assert len(questions(FOUND, types)) == 4
     own = (PACKAGE / "tasks", PACKAGE / "finetuning")
     for path in PACKAGE.rglob("*.py"):

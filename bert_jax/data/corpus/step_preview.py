@@ -1,14 +1,10 @@
 """`bert-jax inspect`: show the examples of a step as text, and the rates of targets and masks."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from bert_jax.core.terminal import GREEN, RED, RESET, YELLOW, is_coloured
-
-if TYPE_CHECKING:
-    from bert_jax.data.corpus.stream import Stream
-    from bert_jax.text.tokenizer import Batch
+from bert_jax.data.corpus.stream import Stream
+from bert_jax.text.tokenizer import Batch
 
 # How a target is shown: (its colour, or its notation without colour). {new} is the token in the row, {old} the target.
 STYLES = {
@@ -22,7 +18,7 @@ LABELS = {
 }
 
 
-def show_step(stream: "Stream", step: int, rows: int, colour: bool | None = None) -> str:
+def show_step(stream: Stream, step: int, rows: int, colour: bool | None = None) -> str:
     """Show the first `rows` rows of a step of the stream."""
     batch = stream.batch(step)
     if colour is None:
@@ -35,10 +31,10 @@ def show_step(stream: "Stream", step: int, rows: int, colour: bool | None = None
         for fate, (tint, signs) in STYLES.items()
     )
     shown = [show_row(stream, batch, row, fact, colour) for row, fact in enumerate(facts)]
-    return "\n\n".join([*shown, legend, table_of_rates(stream, batch, stream.length(step))])
+    return "\n\n".join([*shown, legend, table_of_rates(stream, batch, stream.row_length(step))])
 
 
-def show_row(stream: "Stream", batch: "Batch", row: int, fact: dict[str, int], colour: bool) -> str:
+def show_row(stream: Stream, batch: Batch, row: int, fact: dict[str, int], colour: bool) -> str:
     facts = [f"{name} {value}" for name, value in fact.items()]
     facts[:2] = [" ".join(facts[:2])]
     real, weights = batch["attention_mask"][row], batch["target_weights"][row]
@@ -59,7 +55,7 @@ def show_row(stream: "Stream", batch: "Batch", row: int, fact: dict[str, int], c
     return "\n".join(lines)
 
 
-def mark_targets(stream: "Stream", batch: "Batch", row: int, colour: bool) -> list[str]:
+def mark_targets(stream: Stream, batch: Batch, row: int, colour: bool) -> list[str]:
     """Return the row's tokens as text, each with the space before it if there is one, and with targets marked."""
     input_ids = batch["input_ids"][row]
     names = stream.tokenizer.tokens(input_ids.tolist())
@@ -77,14 +73,14 @@ def mark_targets(stream: "Stream", batch: "Batch", row: int, colour: bool) -> li
     return pieces
 
 
-def fate(stream: "Stream", token, target) -> str:
+def fate(stream: Stream, token, target) -> str:
     """Return what was done to a target. A random token that happens to be the original counts as kept."""
     if token == stream.tokenizer.special.mask:
         return "masked"
     return "kept" if token == target else "replaced"
 
 
-def table_of_rates(stream: "Stream", batch: "Batch", length: int) -> str:
+def table_of_rates(stream: Stream, batch: Batch, length: int) -> str:
     config, attention_mask = stream.config, batch["attention_mask"]
     rows, here = np.nonzero(batch["target_weights"])
     tokens = batch["input_ids"][rows, batch["target_positions"][rows, here]]

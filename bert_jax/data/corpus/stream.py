@@ -17,6 +17,7 @@ import numpy as np
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.progress import track
+from bert_jax.data.batch_source import BatchSource, Fact, Features
 from bert_jax.data.corpus.corpus_directory import Corpus
 from bert_jax.data.corpus.data_config import DataConfig
 from bert_jax.data.corpus.full_sentences import Rows, concatenated_ranges
@@ -43,11 +44,12 @@ class LengthPhase:
     stop: int
 
 
-class Stream:
+class Stream(BatchSource):
     def __init__(self, config: DataConfig, seed: int, steps: int, threads: int | None = None):
         if not config.corpora:
             raise BertJaxError("no corpus given; set --config.data.corpora=DIR (see `bert-jax prepare`)")
         self.config, self.seed, self.threads = config, seed, threads
+        self.rows_per_step = config.batch_size
         self.corpora = [Corpus(path) for path in config.corpora]
         self.tokenizer = self.corpora[0].tokenizer
         for corpus in self.corpora[1:]:
@@ -64,8 +66,11 @@ class Stream:
         self._plans: dict[tuple[int, int, int], SegmentPlan] = {}
         self._lock = threading.Lock()
 
-    def length(self, step: int) -> int:
+    def row_length(self, step: int) -> int:
         return self.phase(step).length
+
+    def features(self, step: int) -> Features:
+        return self.config.features(self.rows_per_step, self.row_length(step))
 
     def phase(self, step: int) -> LengthPhase:
         if step < 0:
@@ -74,7 +79,7 @@ class Stream:
 
     def batch(self, step: int, host_index: int = 0, host_count: int = 1) -> Batch:
         """Make the rows of one step that belong to one host. The rows of all hosts, in order, are the whole batch."""
-        return self._maker(self.length(step), host_index, host_count)(step)
+        return self._maker(self.row_length(step), host_index, host_count)(step)
 
     def batches(
         self, start: int = 0, stop: int | None = None, host_index: int = 0, host_count: int = 1
@@ -109,8 +114,28 @@ class Stream:
     def example_origins(self, step: int) -> list[dict[str, int]]:
         """Return, for each example of a step, its corpus, plan, pass and index in the plan."""
         names = ("corpus", "plan", "pass", "example")
-        columns = self._locate(self.length(step), self._examples(step, slice(None)))
+        columns = self._locate(self.row_length(step), self._examples(step, slice(None)))
         return [dict(zip(names, map(int, row), strict=True)) for row in zip(*columns, strict=True)]
+
+    def identity(self) -> dict[str, str]:
+        return {f"corpus {n}": corpus.train.identity for n, corpus in enumerate(self.corpora)}
+
+    def facts(self) -> Iterator[Fact]:
+        for corpus in self.corpora:
+            train, validation = (
+                f"{part['documents']:,} documents ({part['tokens']:,} tokens)"
+                for part in (corpus.manifest["counts"]["train"], corpus.manifest["counts"]["validation"])
+            )
+            yield "corpus", f"{corpus.name}: {train} to train on, {validation} for validation"
+
+    def describe_passes(self, steps: int, tokens: float) -> str:
+        corpus = sum(corpus.manifest["counts"]["train"]["tokens"] for corpus in self.corpora)
+        return f", which are {tokens / corpus:,.1f} passes over the corpora at most"
+
+    def metrics(self, predicted: list[np.ndarray]) -> dict[str, float]:
+        """Compute a metric from the ranks of targets; -1 is none."""
+        ranks = np.concatenate([rows[rows >= 0] for rows in predicted if rows is not None] or [np.empty(0)])
+        return {"mlm_top5_accuracy": float((ranks < 5).mean())} if len(ranks) else {}
 
     # How a batch is made.
 

@@ -140,11 +140,11 @@ def test_another_process_makes_the_same_and_ends(corpus, driver):
 @pytest.mark.slow
 def test_lengths_follow_the_schedule_and_shapes_are_known(corpus):
     stream = opened(corpus, steps=10)
-    assert [stream.length(step) for step in range(12)] == [64] * 9 + [128] * 3
+    assert [stream.row_length(step) for step in range(12)] == [64] * 9 + [128] * 3
     batches = list(stream.batches(7, 11))
     assert [batch["input_ids"].shape[1] for batch in batches] == [64, 64, 128, 128]
     for step, batch in zip(range(7, 11), batches, strict=True):
-        shapes = stream.config.features(BATCH, stream.length(step))
+        shapes = stream.config.features(BATCH, stream.row_length(step))
         assert {name: (value.shape, value.dtype) for name, value in batch.items()} == shapes
         assert digest(batch) == digest(stream.batch(step))
 
