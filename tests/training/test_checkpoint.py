@@ -83,7 +83,7 @@ def test_checkpoints_kept_are_the_newest_the_best_and_those_for_good(tmp_path):
 def test_of_equal_scores_the_lower_loss_is_the_best_and_of_equal_losses_the_later_step(tmp_path):
     task, config = tiny_pretraining(checkpoint_keep=9, checkpoint_best_metric="accuracy")
     checkpoints = Checkpoints(tmp_path / "checkpoints", config.checkpoints)
-    run = TrainingLoop(task, Batches(), config, Workdir(tmp_path), None, None)
+    run = TrainingLoop(task, Batches(), config, Workdir(tmp_path), None)
     for step, (accuracy, loss) in enumerate([(0.9, 0.3), (0.9, 0.2), (0.8, 0.1), (0.9, 0.2), (0.9, 0.5)], 1):
         run.step, run.validation_metrics = step, {"accuracy": accuracy, "classify_loss": loss}
         run.record_evaluation()
