@@ -6,15 +6,12 @@ A decoder never runs a model.
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.predictions.calibration import UNCALIBRATED, Calibration
 from bert_jax.predictions.example_reader import TextWindows
 from bert_jax.predictions.selective import MinConfidence, Precision
-
-if TYPE_CHECKING:
-    from bert_jax.predictions.kind import Outcomes
 
 
 @dataclass(frozen=True)
@@ -60,8 +57,8 @@ class Decoder(ABC):
         """Return the cells that `predict` writes to a table. All rows have the same columns."""
         return self.to_record(raw, calibration, min_confidence)
 
-    def calibrate(self, outcomes: "Outcomes") -> Calibration:
-        """Fit a calibration. Examples are kept for it in training only if a decoder overrides this method."""
+    def calibrate(self, outcomes) -> Calibration:
+        """Fit a calibration to `Outcomes`. Training keeps examples for it only if a decoder overrides this method."""
         return UNCALIBRATED
 
     def confidence_threshold(self, calibration: Calibration, precision: Precision) -> MinConfidence:

@@ -1,16 +1,15 @@
 """The base of the presentations: predictions and truths as people read them, on a report's pages and in a terminal."""
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from bert_jax.data.examples.example import Example
 from bert_jax.predictions.report_data import LabelError, ReportData, ReportExample
 
-if TYPE_CHECKING:
-    from bert_jax.predictions.kind import Outcomes
-
 
 class Presentation(ABC):
+    """What it shows of many examples comes from their `Outcomes`, see kind.py."""
+
     units: ClassVar[str] = "texts"  # a plural noun: what is right or wrong one by one, such as words
     abstention_units: ClassVar[str] = "texts"  # a plural noun: what a model may abstain on
     marks_text: ClassVar[bool] = False  # whether a terminal shows predictions as parts of the text
@@ -29,10 +28,10 @@ class Presentation(ABC):
         return prediction
 
     @abstractmethod
-    def report_data(self, outcomes: "Outcomes") -> ReportData:
+    def report_data(self, outcomes) -> ReportData:
         """Return what a report shows."""
 
-    def report_examples(self, outcomes: "Outcomes", likely, right) -> list[ReportExample]:
+    def report_examples(self, outcomes, likely, right) -> list[ReportExample]:
         """Return the rows of a report; `likely` is the probability that each prediction is right."""
         rows = zip(outcomes.examples, outcomes.truth, outcomes.predictions, likely, right, strict=True)
         text = self.prediction_text
@@ -41,6 +40,6 @@ class Presentation(ABC):
             for e, t, p, score, r in rows
         ]
 
-    def label_errors(self, outcomes: "Outcomes") -> list[LabelError]:
+    def label_errors(self, outcomes) -> list[LabelError]:
         """Return the most doubtful label of each example that has a doubtful one. By default there are none."""
         return []

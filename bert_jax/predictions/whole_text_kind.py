@@ -74,7 +74,13 @@ class WholeTextDecoder(Decoder):
 
 
 class WholeTextKind(Kind):
-    heads = ("classify", "classify_mean", "classify_cls", "compare_mean", "compare_cls")
+    heads: ClassVar[tuple[str, ...]] = (
+        "classify",
+        "classify_mean",
+        "classify_cls",
+        "compare_mean",
+        "compare_cls",
+    )
     problem_type: ClassVar[str] = ""  # Hugging Face's problem_type
 
     @staticmethod
