@@ -63,16 +63,16 @@ class Folds:
         # As `predict` reads them.
         most = task.layout.config.max_position_embeddings
         reading = EncodingOptions(most, config.data.long_texts, separate_texts=compares)
-        windows = task.kind.encode_windows(data.tokenizer, [example.text for example in examples], reading)
+        windows = task.kind.reader.encode(data.tokenizer, [example.text for example in examples], reading)
         self.evaluator = PredictionEvaluator(task.kind, examples, windows)
-        self.pieces = make_pieces(task.kind, examples, windows)
+        self.pieces = make_pieces(task.kind.targets, examples, windows)
         self.example_of_piece = [piece.example for piece in self.pieces]
         self.fold_of_example = assign_folds(examples, config.data.folds)
         self.fold_of_piece = self.fold_of_example[self.example_of_piece]
         self.is_first = np.diff(self.example_of_piece, prepend=-1) > 0  # piece of its example
         self.class_of_piece: np.ndarray | None = None
         if task.kind.supports_contrastive:
-            classes = [task.kind.labels.index(task.kind.truth(example)) for example in examples]
+            classes = [task.kind.labels.index(task.kind.targets.truth(example)) for example in examples]
             self.class_of_piece = np.array(classes)[self.example_of_piece]
         self.curve: LearningCurve | None = None  # of probes
         self.descriptions = task.descriptions  # of labels; () if probes predict better without

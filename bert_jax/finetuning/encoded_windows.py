@@ -20,16 +20,18 @@ from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.models.mesh import device_count, platform
 from bert_jax.predictions.calibration import UNCALIBRATED
-from bert_jax.predictions.kind import Kind, TextWindows
+from bert_jax.predictions.example_reader import TextWindows
+from bert_jax.predictions.kind import Kind
+from bert_jax.predictions.targets import Targets
 
 
 def make_pieces(
-    kind: Kind, examples: Sequence[Example], windows: Sequence[TextWindows]
+    targets: Targets, examples: Sequence[Example], windows: Sequence[TextWindows]
 ) -> list[EncodedExample]:
     return [
         EncodedExample(encoding, i, values)
         for i, (example, text) in enumerate(zip(examples, windows, strict=True))
-        for encoding, values in zip(text.encodings, kind.target_values(example, text), strict=True)
+        for encoding, values in zip(text.encodings, targets.values(example, text), strict=True)
     ]
 
 
@@ -48,7 +50,7 @@ class PredictionEvaluator:
         for example, windows in zip(self.examples, self.windows, strict=True):
             parts = [next(pieces) for _ in windows.encodings]
             whole = all(part is not None for part in parts)
-            raws.append(self.kind.combine_windows(example.text, windows, parts) if whole else None)
+            raws.append(self.kind.decoder.combine_windows(example.text, windows, parts) if whole else None)
         return raws
 
     def __call__(self, logits: list) -> ScoreSums | None:
@@ -59,8 +61,9 @@ class PredictionEvaluator:
         ]
         if not judged:
             return None
-        predicted = [self.kind.predict(raw, UNCALIBRATED) for raw, _ in judged]
-        return self.kind.score_sums(predicted, [self.kind.truth(example) for _, example in judged])
+        targets, predict = self.kind.targets, self.kind.decoder.predict
+        predicted = [predict(raw, UNCALIBRATED) for raw, _ in judged]
+        return targets.score_sums(predicted, [targets.truth(example) for _, example in judged])
 
 
 def make_batch_config(

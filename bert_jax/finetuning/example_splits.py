@@ -9,11 +9,11 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.example import Example, ExampleSplits
 from bert_jax.data.examples.split import assign_folds, document_keys, train_validation_split
 from bert_jax.finetuning.finetune_config import ExamplesConfig, FinetuneConfig
-from bert_jax.predictions.kind import Kind
+from bert_jax.predictions.decoder import Decoder
 from bert_jax.training.processes import print_notice
 
 E = TypeVar("E", bound=Example)
-Reader = Callable[..., list[Example]]  # (file, columns, most) -> its examples, like Kind.read
+Reader = Callable[..., list[Example]]  # (file, columns, most) -> its examples, like ExampleReader.read
 
 # With FOLDS_BELOW examples or more a split loses little, and folds would take long (a 6-layer MiniLM).
 DEFAULT_FOLDS, FOLDS_BELOW = 5, 2_000
@@ -25,7 +25,7 @@ def split_examples(config: FinetuneConfig, read: Reader | None = None) -> Exampl
     """Divide the labelled examples, which `read` reads; by default the reader of the config's kind of prediction."""
     # The parts do not depend on the run's seed: runs that differ only by their seed are judged on the same examples.
     data, kind = config.data, config.prediction_kind
-    columns, read = data.columns, read or kind.read_examples
+    columns, read = data.columns, read or kind.reader.read
     train = read(data.train, columns, data.max_examples)
     count = default_num_folds(config, train) if data.folds < 0 else data.folds
     if count and jax.process_count() > 1:
@@ -42,7 +42,7 @@ def split_examples(config: FinetuneConfig, read: Reader | None = None) -> Exampl
         validation = read(data.validation, columns)
     else:
         train, validation = train_validation_split(train, data.validation_ratio)
-    if kind.calibrate is Kind.calibrate or not data.calibration_ratio:
+    if kind.decoder_class.calibrate is Decoder.calibrate or not data.calibration_ratio:
         return ExampleSplits(train, validation, [])
     train, calibration = set_aside_calibration(train, data.calibration_ratio)
     return ExampleSplits(train, validation, calibration)

@@ -19,7 +19,8 @@ from bert_jax.finetuning.model_cards import prediction_card
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.model_directory import ModelDirectory
 from bert_jax.models.heads import HEADS
-from bert_jax.predictions.kind import Kind, TextWindows, require_kind
+from bert_jax.predictions.example_reader import TextWindows
+from bert_jax.predictions.kind import Kind, require_kind
 from bert_jax.predictions.prediction_input import read_out_of_scope
 from bert_jax.text.encoding_options import EncodingOptions
 from bert_jax.text.tokenizer import Tokenizer
@@ -54,7 +55,7 @@ def open_data(
         task = dataclasses.replace(task, descriptions=encoded)
     train = encode_windows(task, init.tokenizer, config.data, parts.train, "training")
     validation = encode_windows(task, init.tokenizer, config.data, parts.validation, "validation")
-    pieces = make_pieces(task.kind, parts.train, train)
+    pieces = make_pieces(task.kind.targets, parts.train, train)
     measured = not parts.folds and config.method != "contrastive"  # which fits its head at the end of the run
     best_metric = task.best_metric if measured else ""
     config = config.resolve_defaults(len(pieces), best_metric, task.layout.config.hidden_size)
@@ -72,7 +73,7 @@ def make_finetune_task(
     data = config.data
     everything = [*parts.train, *parts.validation] if data.fold_index >= 0 else parts.train
     kind = config.prediction_kind.from_examples(everything, labels or source_labels(data.train, data.columns))
-    kind.check_examples([*parts.validation, *parts.calibration])
+    kind.targets.check([*parts.validation, *parts.calibration])
     pairs = all(isinstance(example.text, tuple) for example in parts.train)
     layout = layout_with_head(config, init.layout, kind, pairs)
     if data.fold_index < 0 and (notice := describe_own_head(config, layout)):
@@ -97,7 +98,7 @@ def make_epochs(
     validation: Sequence[TextWindows],
 ) -> Epochs:
     data = config.data
-    held = make_pieces(task.kind, parts.validation, validation)
+    held = make_pieces(task.kind.targets, parts.validation, validation)
     evaluator = PredictionEvaluator(task.kind, parts.validation, validation)
     # All folds have rows of the same lengths, so that they can share one compiled step.
     lengths = sorted(map(len, [*train, *held] if data.fold_index >= 0 else train)) if parts.folds else ()
@@ -116,7 +117,7 @@ def make_epochs(
         about=describe_data(data, parts, len(train)),
     )
     each_token = HEADS[task.head].each_token
-    return Epochs(train, held, task.kind.targets, tokenizer, batches, evaluator, each_token)
+    return Epochs(train, held, task.kind.targets.arrays, tokenizer, batches, evaluator, each_token)
 
 
 def describe_data(data: ExamplesConfig, parts: ExampleSplits, windows: int = 0) -> str:
@@ -189,7 +190,7 @@ def choose_head(config: FinetuneConfig, source: Layout, kind: Kind, pairs: bool)
 
 
 def balanced_class_weights(kind: Kind, examples: Sequence[Example]) -> tuple[float, ...]:
-    counts = Counter(kind.truth(example) for example in examples)
+    counts = Counter(kind.targets.truth(example) for example in examples)
     return tuple(len(examples) / (len(kind.labels) * max(counts[label], 1)) for label in kind.labels)
 
 
@@ -198,7 +199,7 @@ def encode_windows(
 ) -> list[TextWindows]:
     """Encode each text, truncated or in windows; say how many are truncated, but not again in each fold."""
     reading = EncodingOptions(data.max_length, data.long_texts, data.overlap, HEADS[task.head].compares)
-    windows = task.kind.encode_windows(tokenizer, [example.text for example in examples], reading)
+    windows = task.kind.reader.encode(tokenizer, [example.text for example in examples], reading)
     if data.fold_index >= 0:
         return windows
     truncated = TruncationCounter(data.max_length)

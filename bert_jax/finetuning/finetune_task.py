@@ -167,7 +167,7 @@ def label_warnings(kind: Kind, examples: Sequence[Example], data: ExamplesConfig
     """Name labels that differ only in case, labels with few examples, and duplicate texts."""
     if advice := kind.label_hint(examples, data.columns):
         yield advice
-    counts = kind.count_labels(examples)
+    counts = kind.targets.count_labels(examples)
     known = {label: counts[label] for label in kind.labels}
     yield from case_variant_warnings(known)
     if data.folds:

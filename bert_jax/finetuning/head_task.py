@@ -73,7 +73,7 @@ class HeadTask(Task[Epochs]):
     def facts(self, run: OpenedRun, directory: Workdir) -> Iterator[Fact]:
         if examples := self.train_examples:
             yield count_documents(examples)
-            counts = self.kind.count_labels(examples)
+            counts = self.kind.targets.count_labels(examples)
             shown = [f"{label} {count:,}" for label, count in counts.most_common(MAX_LABELS)]
             if counts:
                 yield "labels", f"{len(counts):,}: {', '.join(shown)}{', ...' * (len(counts) > MAX_LABELS)}"
@@ -85,11 +85,11 @@ class HeadTask(Task[Epochs]):
         label_weights = batch["label_weights"]
         if self.class_weights:
             label_weights = label_weights * jnp.asarray(self.class_weights)[batch["labels"]]
-        loss = self.kind.loss(outputs[self.head], batch, label_weights, self.smoothing)
+        loss = self.kind.targets.loss(outputs[self.head], batch, label_weights, self.smoothing)
         return {f"{self.kind.heads[0]}_loss": loss}
 
     def scores(self, outputs: dict, batch: dict) -> dict[str, Loss]:
-        return self.kind.batch_metrics(outputs[self.head], batch)
+        return self.kind.targets.batch_metrics(outputs[self.head], batch)
 
     def predictions(self, outputs: dict, batch: dict):
         return outputs[self.head]

@@ -28,7 +28,7 @@ def check_step(data: Epochs, step: int) -> None:
 
 
 def format_piece(kind: Kind, piece: EncodedExample, tokenizer: Tokenizer, colour: bool) -> str:
-    label, marks = kind.describe_targets(piece.targets)
+    label, marks = kind.targets.describe(piece.targets)
     text, end = "", -1
     for position, name in enumerate(tokenizer.tokens(piece.encoding.input_ids)):
         start, stop = piece.encoding.offsets[position]

@@ -84,10 +84,10 @@ def encode_descriptions(
 ) -> tuple[EncodedExample, ...]:
     """Return the descriptions as examples of their labels, whose numbers are below those of other examples."""
     examples = [Example(text, label, "label_descriptions") for label, text in descriptions.items()]
-    windows = kind.encode_windows(tokenizer, list(descriptions.values()), EncodingOptions(max_length))
+    windows = kind.reader.encode(tokenizer, list(descriptions.values()), EncodingOptions(max_length))
     return tuple(
         EncodedExample(piece.encoding, piece.example - len(examples), piece.targets)
-        for piece in make_pieces(kind, examples, windows)
+        for piece in make_pieces(kind.targets, examples, windows)
     )
 
 

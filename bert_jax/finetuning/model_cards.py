@@ -96,7 +96,7 @@ def describe_named_columns(data: ExamplesConfig) -> str:
 
 def label_lines(kind: Kind, examples: Sequence[Example]) -> list[str]:
     """Return the lines of a table of the labels and their counts, the most frequent ones first."""
-    counts = kind.count_labels(examples).most_common()
+    counts = kind.targets.count_labels(examples).most_common()
     if not counts:
         return []
     rows = [f"| {label} | {count:,} |".replace("\n", " ") for label, count in counts[:MAX_LABELS]]

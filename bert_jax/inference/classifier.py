@@ -13,8 +13,9 @@ from bert_jax.inference.streaming import TextOrPair, Texts, TextStream, Vectors,
 from bert_jax.inference.text_outcomes import OutcomePipeline
 from bert_jax.inference.zero_shot import HYPOTHESIS, CandidateLabels, EntailmentPipeline, ZeroShotLabels
 from bert_jax.predictions.calibration import Calibration
+from bert_jax.predictions.kind import Kind
 from bert_jax.predictions.selective import Precision
-from bert_jax.predictions.whole_text_kind import Label, WholeTextKind
+from bert_jax.predictions.whole_text_kind import Label, WholeTextDecoder, WholeTextKind
 from bert_jax.text.truncation import TruncationCounter
 
 __all__ = ["Classifier", "Label"]
@@ -28,9 +29,9 @@ class Classifier(Encoder):
     """
 
     @property
-    def text_kind(self) -> WholeTextKind:
+    def text_kind(self) -> Kind:
         """The kind of what it predicts."""
-        return cast(WholeTextKind, self.require_kind(WholeTextKind.heads, type(self).__name__))
+        return self.require_kind(WholeTextKind.heads, type(self).__name__)
 
     @overload
     def predict(self, texts: TextOrPair | Texts, *, long_texts: str = ...) -> Any: ...
@@ -45,8 +46,10 @@ class Classifier(Encoder):
         >>> model.predict(["the cat", ("the cat", "the mat")])
         ['good', 'good']
         """
-        kind = self.text_kind
-        return self._map_outcomes(texts, self._outcomes(long_texts), kind.predicted_value, kind.gather_values)
+        decoder = self._decoder
+        return self._map_outcomes(
+            texts, self._outcomes(long_texts), decoder.predicted_value, decoder.gather_values
+        )
 
     @overload
     def predict_proba(self, texts: TextOrPair | Texts, *, long_texts: str = ...) -> Vectors: ...
@@ -61,7 +64,7 @@ class Classifier(Encoder):
         {'bad': 0.0, 'good': 1.0}
         """
         stack_rows = vector_stacker(len(self.labels))
-        return self._map_outcomes(texts, self._outcomes(long_texts), self.text_kind.probabilities, stack_rows)
+        return self._map_outcomes(texts, self._outcomes(long_texts), self._decoder.probabilities, stack_rows)
 
     @overload
     def classify(self, texts: TextOrPair, *, long_texts: str = ...) -> Label: ...
@@ -89,14 +92,14 @@ class Classifier(Encoder):
         >>> [label.label for label in model.classify(["the cat", ("the cat", "the mat")])]
         ['good', 'good']
         """
-        kind = self.text_kind
-        kind.require_labels("classify")
+        decoder = self._decoder
+        decoder.require_labels("classify")
         min_confidence = (
-            None if min_precision is None else kind.confidence_threshold(self.calibration, min_precision)
+            None if min_precision is None else decoder.confidence_threshold(self.calibration, min_precision)
         )
 
         def keep_label(raw: Any, calibration: Calibration) -> Any:
-            return kind.keep_confident(*kind.result_and_confidence(raw, calibration), min_confidence)
+            return decoder.keep_confident(*decoder.result_and_confidence(raw, calibration), min_confidence)
 
         return self._map_outcomes(texts, self._outcomes(long_texts), keep_label)
 
@@ -136,6 +139,10 @@ class Classifier(Encoder):
         candidates = CandidateLabels.read(labels, hypothesis_template, multi_label)
         pipeline = EntailmentPipeline(self, candidates)
         return self._map_outcomes(texts, pipeline, lambda raw, _: candidates.rank(raw))
+
+    @property
+    def _decoder(self) -> WholeTextDecoder:
+        return cast(WholeTextDecoder, self.text_kind.decoder)
 
     def _outcomes(self, long_texts: str) -> OutcomePipeline:
         return OutcomePipeline(self, self.text_kind, long_texts)

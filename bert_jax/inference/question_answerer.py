@@ -69,7 +69,7 @@ class QuestionAnswerer(Encoder):
 
         def answer_chunk(chunk: Sequence) -> Iterator[Answer | None]:
             for raw, _ in compute_outcomes(chunk):
-                yield kind.result_and_confidence(raw, self.calibration)[0]
+                yield kind.decoder.result_and_confidence(raw, self.calibration)[0]
 
         return map_texts(pair_up(question, text), answer_chunk)
 

@@ -41,7 +41,7 @@ def rank_rows(predictor: RowPredictor, source: str, columns: ExampleColumns = AU
 
     def predict_chunk(chunk: Sequence) -> Iterator[tuple[dict, float]]:
         for outcome in compute_outcomes(chunk):
-            yield predictor.make_prediction(outcome), kind.uncertainty(outcome.raw, model.calibration)
+            yield predictor.make_prediction(outcome), kind.decoder.uncertainty(outcome.raw, model.calibration)
 
     predictions, uncertainties = zip(*map_texts(texts, predict_chunk), strict=True)
     if notice := truncated.notice(advice_for(model, kind)):

@@ -127,7 +127,7 @@ def make_score_function(
 
     def score_chunk(chunk: Sequence) -> Iterator[tuple[float, float]]:
         for raw, _ in compute_outcomes(chunk):
-            result, _ = kind.result_and_confidence(raw, model.calibration)
+            result, _ = kind.decoder.result_and_confidence(raw, model.calibration)
             yield float(result), float(np.ravel(raw)[0])
 
     return score_chunk
@@ -174,7 +174,7 @@ def rank_documents(
                 "out"
             )
         kind = model.require_kind(WholeTextKind.heads, "rank")
-        min_confidence = kind.confidence_threshold(model.calibration, min_precision)
+        min_confidence = kind.decoder.confidence_threshold(model.calibration, min_precision)
     scores = map_texts([(query, document) for document in documents], score_chunk)
     # Sort by logits, because probabilities near 1 are equal in floating point.
     order = sorted(range(len(scores)), key=lambda i: (-scores[i][1], i))

@@ -89,10 +89,10 @@ class RowPredictor:
                 "--allow-no-answer is for models that answer questions, and this is another; leave it out"
             )
         self.kind = self.kind.with_options(allow_no_answer=options.allow_no_answer)
-        self.in_terminal = in_terminal and self.kind.marks_text
+        self.in_terminal = in_terminal and self.kind.presentation.marks_text
         self.min_confidence: MinConfidence = None
         if options.precision is not None:
-            self.min_confidence = self.kind.confidence_threshold(self.calibration, options.precision)
+            self.min_confidence = self.kind.decoder.confidence_threshold(self.calibration, options.precision)
         if options.out_of_scope is not None:
             model.scope.check_usable(options.out_of_scope)
         self.abstained = 0
@@ -100,7 +100,8 @@ class RowPredictor:
     def read_input(self, source: str, columns: ExampleColumns) -> tuple[PredictionInput, Iterator[Example]]:
         """Return the input, and its examples, of which there is at least one."""
         given = PredictionInput(source, open_live_input() if source == "-" else None)
-        first, examples = peeked(given.examples(self.model.origin.complete_columns(columns), self.kind))
+        columns = self.model.origin.complete_columns(columns)
+        first, examples = peeked(given.examples(columns, self.kind.reader))
         if first is None:
             name = "standard input" if source == "-" else source
             raise BertJaxError(f"{name} is empty: there is nothing to predict")
@@ -119,7 +120,7 @@ class RowPredictor:
 
     def make_prediction(self, outcome: TextOutcome) -> dict[str, Any]:
         """Return the fields of a prediction, and whether the text is out of scope if that is asked for."""
-        form = self.kind.to_cells if self.in_table else self.kind.to_record
+        form = self.kind.decoder.to_cells if self.in_table else self.kind.decoder.to_record
         prediction = form(outcome.raw, self.calibration, self.min_confidence)
         self.abstained += count_abstentions(prediction)
         if self.options.probabilities:
@@ -134,7 +135,7 @@ class RowPredictor:
 
     def list_probabilities(self, outcome: TextOutcome) -> dict[str, Any]:
         """Return the probability of every label: as one object, or as a column for each label."""
-        likely = self.kind.probabilities(outcome.raw, self.calibration).tolist()
+        likely = self.kind.decoder.probabilities(outcome.raw, self.calibration).tolist()
         by_label = {label: round(p, 6) for label, p in zip(self.kind.labels, likely, strict=True)}
         if not self.in_table:
             return {"probabilities": by_label}
@@ -144,7 +145,7 @@ class RowPredictor:
         """Return the row of a prediction; `given` is the row of the input, NO_ROW if that is not a table."""
         number = {"row": given.number} if self.options.row_numbers and given.number else {}
         if self.in_terminal:
-            prediction = self.kind.mark_text(example.text, prediction)
+            prediction = self.kind.presentation.mark_text(example.text, prediction, self.kind.labels)
         if not self.in_table:
             return id_field(example) | number | prediction
         prediction_columns = {COLUMN_PREFIX + name: value for name, value in prediction.items()}
@@ -161,7 +162,7 @@ class RowPredictor:
         )
 
     def text_fields(self, example: Example) -> tables.Row:
-        return {**id_field(example), "text": self.kind.example_text(example)}
+        return {**id_field(example), "text": self.kind.presentation.example_text(example)}
 
 
 def id_field(example: Example) -> dict[str, str]:

@@ -46,7 +46,7 @@ class Tagger(Encoder):
                     raise BertJaxError(
                         "tag reads single texts, not pairs or lists of words; call tag_words for words"
                     )
-                yield kind.result_and_confidence(raw, self.calibration)[0]
+                yield kind.decoder.result_and_confidence(raw, self.calibration)[0]
 
         return map_texts(texts, tag_chunk)
 
@@ -82,6 +82,6 @@ class Tagger(Encoder):
                     raise BertJaxError(
                         f"{raw.text!r:.60} is a text, not a list of words; split it, or call tag"
                     )
-                yield kind.predict(raw, self.calibration)
+                yield kind.decoder.predict(raw, self.calibration)
 
         return map_texts(word_lists, tag_chunk)

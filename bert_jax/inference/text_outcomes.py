@@ -18,7 +18,7 @@ from bert_jax.text.truncation import WINDOWS_ADVICE, TruncationCounter, Truncati
 
 
 class TextOutcome(NamedTuple):
-    raw: Any  # the kind's raw output, see `Kind`
+    raw: Any  # the kind's raw output, see `Decoder`
     similarity: float | None = None  # of the text's first window to the training texts; None if not compared
 
 
@@ -48,7 +48,7 @@ class OutcomePipeline(TextPipeline[TextOutcome]):
         super().__init__(model, wanted, truncated or TruncationWarner(self.reading.max_length, advice))
 
     def preprocess(self, texts: Sequence) -> ModelInputs:
-        windows = self.kind.encode_windows(self.model.tokenizer, texts, self.reading)
+        windows = self.kind.reader.encode(self.model.tokenizer, texts, self.reading)
         rows = [encoding for parts in windows for encoding in parts.encodings]
         return ModelInputs(texts, rows, [parts.encodings[0] for parts in windows], windows)
 
@@ -62,12 +62,12 @@ class OutcomePipeline(TextPipeline[TextOutcome]):
             by_text = [[logits for logits, _ in of_text] for of_text in by_text]
         rows = zip(inputs.texts, inputs.parts, by_text, similarities, strict=True)
         for text, parts, logits, similarity in rows:
-            yield TextOutcome(self.kind.combine_windows(text, parts, logits), similarity)
+            yield TextOutcome(self.kind.decoder.combine_windows(text, parts, logits), similarity)
 
 
 def mean_state_vectors(model: Runner, texts: Sequence, long_texts: str = "truncate") -> np.ndarray:
     """Return the vectors [N, D] by which texts are compared: the mean states of the first window, normalized."""
-    windows = model.kind.encode_windows(model.tokenizer, texts, model.reading(model.kind, long_texts))
+    windows = model.kind.reader.encode(model.tokenizer, texts, model.reading(model.kind, long_texts))
     first = [text.encodings[0] for text in windows]
     return np.stack(model.run(first, PooledStates("mean", normalize=True)))
 
@@ -82,7 +82,7 @@ def read_examples(
             "leave it out"
         )
     columns = model.origin.complete_columns(columns)
-    return model.kind.read_examples(data, columns), source_labels(data, columns)
+    return model.kind.reader.read(data, columns), source_labels(data, columns)
 
 
 def predict_outcomes(

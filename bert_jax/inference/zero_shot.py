@@ -80,7 +80,7 @@ class CandidateLabels:
     def rank(self, raw: np.ndarray) -> list[Label]:
         """Return the labels with their scores, best first; of equal ones the last first, as transformers has them."""
         kind = self.kind
-        scores = kind.probabilities(raw, UNCALIBRATED)
+        scores = kind.decoder.probabilities(raw, UNCALIBRATED)
         order = np.argsort(scores, kind="stable")[::-1]
         # The highest score of the other labels, or the threshold of a label that is independent of them.
         other = np.full(len(scores), scores[order[0]])

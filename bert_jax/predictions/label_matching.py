@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.example import Example, label_names, labels_of
 
@@ -28,6 +30,12 @@ def match_label_names(
         raise unmatched_labels(examples, in_model)
     pairs = abbreviate_labels([f"{a} = {b}" for a, b in matched.items() if a != b])
     return matched, [f"labels in the data and their names in the model: {pairs}"] if pairs else []
+
+
+def label_indices(labels: Sequence[str], in_model: Sequence[str]) -> np.ndarray:
+    """Return the indices of labels among the model's; -1 for one that the model does not know."""
+    number = {label: i for i, label in enumerate(in_model)}
+    return np.array([number.get(label, -1) for label in labels])
 
 
 def find_label(examples: Sequence[Example], labels: Iterable[str]) -> str:

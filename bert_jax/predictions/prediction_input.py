@@ -11,6 +11,7 @@ from bert_jax.data.examples.column_names import ID, NOT_PREDICTED_FROM, TEXTS
 from bert_jax.data.examples.columns import ColumnsFromTraining, ExampleColumns, LocatedRow, find_usual_column
 from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.row_parsing import peek_readable_row, peeked
+from bert_jax.predictions.example_reader import ExampleReader
 from bert_jax.predictions.kind import Kind
 from bert_jax.text import tables
 from bert_jax.text.input_files import file_extension
@@ -35,11 +36,11 @@ class PredictionInput:
     live: BinaryIO | None = None  # standard input, if it is read while it is still being written
     rows: deque[InputRow] = field(default_factory=deque)
 
-    def examples(self, columns: ExampleColumns, kind: Kind) -> Iterator[Example]:
+    def examples(self, columns: ExampleColumns, reader: ExampleReader) -> Iterator[Example]:
         """Read the examples without labels, even if the input has labels."""
         source = self.source
         suffix = "" if source == "-" or source.startswith("tfds:") else file_extension(source)
-        if (examples := kind.read_unlabelled_file(source, columns, suffix)) is not None:
+        if (examples := reader.read_unlabelled(source, columns, suffix)) is not None:
             return examples
         is_plain = source == "-" or suffix == ".txt"
         first, rows = peek_readable_row(
@@ -49,10 +50,10 @@ class PredictionInput:
         )
         where, row = first or ("", {})
         columns = replace(columns.resolve(where, row), label="")  # drop a remembered label column
-        columns = kind.complete_columns(where, row, columns)
+        columns = reader.complete_columns(where, row, columns)
         if not columns.id:
             columns = replace(columns, id=find_usual_column(where, row, [ID]))
-        return kind.read_unlabelled_rows(self.drop_labels(rows, columns), columns, row)
+        return reader.read_unlabelled_rows(self.drop_labels(rows, columns), columns, row)
 
     def line_rows(self) -> Iterator[LocatedRow]:
         """Read lines as JSON objects if the first line is one, otherwise each line as a text."""
@@ -89,6 +90,6 @@ def read_out_of_scope(source: str, columns: ExampleColumns, kind: Kind) -> list[
     if os.path.isdir(source):
         raise BertJaxError(f"{source} is a folder; out-of-scope texts are read from one file, name that")
     columns = ColumnsFromTraining(skip_bad=columns.skip_bad, training_columns=columns)
-    if examples := list(PredictionInput(source).examples(columns, kind)):
+    if examples := list(PredictionInput(source).examples(columns, kind.reader)):
         return examples
     raise BertJaxError(f"{source} is empty: there is no text")

@@ -8,15 +8,15 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.examples.cells import CLASS_FORMAT, LabelFormat
-from bert_jax.data.examples.columns import AUTODETECT, ExampleColumns
 from bert_jax.data.examples.example import Example
-from bert_jax.data.examples.labelled_texts import read_labelled_texts
 from bert_jax.data.examples.row_packing import Target
 from bert_jax.hub.layout import PROBLEM_TYPE, Layout
 from bert_jax.predictions.calibration import Calibration
-from bert_jax.predictions.kind import Kind, TextWindows
+from bert_jax.predictions.decoder import Decoder
+from bert_jax.predictions.example_reader import TextWindows
+from bert_jax.predictions.kind import Kind
 from bert_jax.predictions.selective import MinConfidence, abstains
+from bert_jax.predictions.targets import Targets
 
 
 @dataclass(frozen=True)
@@ -28,28 +28,30 @@ class Label:
     margin: float = 0.0  # score minus that of the second label or, with several labels, minus its threshold
 
 
-@dataclass(frozen=True)
-class WholeTextKind(Kind):
-    """`combine_windows` is the mean of the windows' logits, [labels]."""
-
-    heads: ClassVar[tuple[str, ...]] = (
-        "classify",
-        "classify_mean",
-        "classify_cls",
-        "compare_mean",
-        "compare_cls",
-    )
-    units = abstention_units = "texts"
-    label_format: ClassVar[LabelFormat] = CLASS_FORMAT
-    problem_type: ClassVar[str] = ""  # Hugging Face's problem_type
+class WholeTextTargets(Targets):
+    @property
+    def arrays(self) -> dict[str, Target]:
+        return {"labels": self.label_target, "label_weights": Target("float32")}
 
     @property
-    def hf_config_keys(self) -> dict[str, Any]:
-        return {PROBLEM_TYPE: self.problem_type} if self.problem_type else super().hf_config_keys
+    def label_target(self) -> Target:
+        return Target("int32")
 
-    @classmethod
-    def read_examples(cls, spec: str, columns: ExampleColumns = AUTODETECT, most: int = 0) -> list[Example]:
-        return read_labelled_texts(spec, columns, cls.label_format, most)
+    def values(self, example: Example, windows: TextWindows) -> list[dict[str, Any]]:
+        """Give each window the label of its example; the weights of an example's windows add up to 1."""
+        count = len(windows.encodings)
+        return [{"labels": self.target_value(example), "label_weights": 1 / count}] * count
+
+    @abstractmethod
+    def target_value(self, example: Example) -> Any:
+        """Return an example's label as the target of a window."""
+
+
+class WholeTextDecoder(Decoder):
+    """`raw` is the mean of the windows' logits, [labels]."""
+
+    def combine_windows(self, text, windows: TextWindows, logits: Sequence) -> Any:
+        return np.mean(logits, axis=0)
 
     def predicted_value(self, raw, calibration: Calibration) -> Any:
         """Return the prediction for `Classifier.predict`."""
@@ -70,25 +72,24 @@ class WholeTextKind(Kind):
     def require_labels(self, what: str) -> None:
         """Refuse a kind whose predictions are no labels."""
 
-    def combine_windows(self, text, windows: TextWindows, logits: Sequence) -> Any:
-        return np.mean(logits, axis=0)
+
+class WholeTextKind(Kind):
+    heads: ClassVar[tuple[str, ...]] = (
+        "classify",
+        "classify_mean",
+        "classify_cls",
+        "compare_mean",
+        "compare_cls",
+    )
+    problem_type: ClassVar[str] = ""  # Hugging Face's problem_type
+
+    @staticmethod
+    def read_problem_type(layout: Layout) -> str:
+        return layout.hf_config.get(PROBLEM_TYPE) or ""
 
     @property
-    def targets(self) -> dict[str, Target]:
-        return {"labels": self.label_target, "label_weights": Target("float32")}
-
-    @property
-    def label_target(self) -> Target:
-        return Target("int32")
-
-    def target_values(self, example: Example, windows: TextWindows) -> list[dict[str, Any]]:
-        """Give each window the label of its example; the weights of an example's windows add up to 1."""
-        count = len(windows.encodings)
-        return [{"labels": self.target_value(example), "label_weights": 1 / count}] * count
-
-    @abstractmethod
-    def target_value(self, example: Example) -> Any:
-        """Return an example's label as the target of a window."""
+    def hf_config_keys(self) -> dict[str, Any]:
+        return {PROBLEM_TYPE: self.problem_type} if self.problem_type else super().hf_config_keys
 
 
 def require_distillable(kind: Kind, model) -> WholeTextKind:
@@ -96,7 +97,3 @@ def require_distillable(kind: Kind, model) -> WholeTextKind:
     if not isinstance(kind, WholeTextKind) or kind.link is None:
         raise BertJaxError(f"{model} predicts {kind.name}; a classifier of texts is needed")
     return kind
-
-
-def read_problem_type(layout: Layout) -> str:
-    return layout.hf_config.get(PROBLEM_TYPE) or ""

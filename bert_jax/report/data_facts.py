@@ -40,7 +40,7 @@ def collect_data_facts(
         here = set(keys[name])
         described[name] = DataFacts(
             len(examples),
-            dict(kind.count_labels(examples).most_common()),
+            dict(kind.targets.count_labels(examples).most_common()),
             lengths,
             float((lengths > longest).mean()),
             len(examples) - len(here),
@@ -60,7 +60,7 @@ def find_contradictions(examples: Iterable[Example], kind: Kind) -> list[list[Ex
 
 def format_label(example: Example, kind: Kind) -> str:
     """Return the label of an example as a reader sees it."""
-    words = kind.prediction_text(kind.truth(example), example)
+    words = kind.presentation.prediction_text(kind.targets.truth(example), example)
     return f"{words:g}" if isinstance(words, float) else str(words)
 
 

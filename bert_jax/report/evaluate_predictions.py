@@ -81,7 +81,7 @@ def score_outcomes(given: Outcomes, compared: OutOfScopeComparison | None = None
         len(given.examples),
         sums.scores,
         bootstrap_intervals(sums),
-        given.kind.score_breakdown(given.predictions, given.truth),
+        given.kind.targets.score_breakdown(given.predictions, given.truth),
         list(given.notes),
         compared.scores if compared else None,
     )
@@ -102,9 +102,8 @@ def describe_table(directory, eval_config: PredictionEvalConfig) -> str:
     """Describe which column of the table is used for what, if the model's kind says so; otherwise return ""."""
     model = ModelDirectory.open(directory)
     kind, origin = find_kind(model.layout), training_origin.read_origin(model.path)
-    return (
-        kind.describe_columns(eval_config.data, origin.complete_columns(eval_config.columns)) if kind else ""
-    )
+    columns = origin.complete_columns(eval_config.columns)
+    return kind.reader.describe_columns(eval_config.data, columns) if kind else ""
 
 
 def evaluate_directory(directory, eval_config: PredictionEvalConfig) -> Evaluation:

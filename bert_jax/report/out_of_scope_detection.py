@@ -91,7 +91,7 @@ def compare_with_known(
     outcomes = map_texts([example.text for example in examples], compute_outcomes)
 
     def score_texts(raws: Iterable, similarities) -> TextScores:
-        likely = [known.kind.confidence(raw, model.calibration) for raw in raws]
+        likely = [known.kind.decoder.confidence(raw, model.calibration) for raw in raws]
         return TextScores(np.array(similarities, np.float32), np.array(likely, np.float32))
 
     return OutOfScopeComparison(

@@ -18,9 +18,10 @@ from bert_jax.metrics.classification import precision_recall_f1
 from bert_jax.metrics.intervals import RESAMPLES, bootstrap_intervals
 from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.predictions.calibration_fitting import expected_calibration_error
-from bert_jax.predictions.kind import Baseline, Kind, Outcomes
+from bert_jax.predictions.kind import Kind, Outcomes
 from bert_jax.predictions.learning_curve import LearningCurve
 from bert_jax.predictions.report_data import LabelError, ReportData, ReportExample
+from bert_jax.predictions.targets import Baseline
 from bert_jax.report import plots
 from bert_jax.report.confusions import ConfusionMatrix
 from bert_jax.report.data_facts import DataFacts, collect_data_facts, find_contradictions, format_label
@@ -88,7 +89,7 @@ def write_report(directory: Path, given: Outcomes, model: Encoder, about: Report
         lines += [*class_lines(directory, given, view), ""]
     if view.examples:
         lines += ["## Trust", "", *trust_lines(directory, given, view), ""]
-        lines += ["## Errors", "", *error_lines(view.examples, given.kind.one_label), ""]
+        lines += ["## Errors", "", *error_lines(view.examples, given.kind.targets.one_label), ""]
     if about.out_of_scope:
         lines += ["## Out of scope", "", *out_of_scope_lines(directory, about.out_of_scope), ""]
     if learning_curve := about.learning_curve:
@@ -202,15 +203,15 @@ def confusion_lines(directory: Path, confusions: ConfusionMatrix) -> list[str]:
 
 
 def trust_lines(directory: Path, given: Outcomes, view: ReportData) -> list[str]:
-    calibration, kind = given.calibration, given.kind
+    calibration, words = given.calibration, given.kind.presentation
     if not len(view.confidence):
-        return [f"No {kind.abstention_units} were predicted: there is no confidence to judge."]
+        return [f"No {words.abstention_units} were predicted: there is no confidence to judge."]
     before, after = (
         expected_calibration_error(likely, view.right) for likely in (view.uncalibrated, view.calibrated)
     )
     if calibration.is_fitted:
         lines = [
-            f"Expected calibration error of these {kind.units}: {before:.4f} before calibration, {after:.4f} after."
+            f"Expected calibration error of these {words.units}: {before:.4f} before calibration, {after:.4f} after."
         ]
         count = f"{calibration.examples:,} examples, each predicted by a model that was not trained on it"
         if calibration.keeps_probabilities:
@@ -221,17 +222,17 @@ def trust_lines(directory: Path, given: Outcomes, view: ReportData) -> list[str]
             lines += [f"On examples that the temperature was not fitted on: {calibration.describe_errors()}."]
     else:
         lines = [
-            f"This model was not calibrated. Expected calibration error of the {kind.units}: {before:.4f}."
+            f"This model was not calibrated. Expected calibration error of the {words.units}: {before:.4f}."
         ]
     drawn = plots.plot_reliability(directory / "reliability.png", view, calibration.is_fitted)
     lines += ["", image_link("reliability diagram: accuracy by confidence", drawn), ""]
-    drawn = plots.plot_coverage(directory / "coverage.png", view, kind.abstention_units)
+    drawn = plots.plot_coverage(directory / "coverage.png", view, words.abstention_units)
     lines += [image_link("accuracy by coverage", drawn)]
     return lines + precision_lines(given, view) if calibration.is_fitted else lines
 
 
 def precision_lines(given: Outcomes, view: ReportData) -> list[str]:
-    units = given.kind.abstention_units
+    units = given.kind.presentation.abstention_units
     note = (
         f"`--min-precision` keeps the {units} that are probable enough for the guaranteed precision. The guarantee "
         "holds only for texts like those used for calibration: from the same sources, labelled by the same rules."
@@ -318,8 +319,9 @@ def are(number: int) -> str:
 def label_error_lines(errors: Sequence[LabelError], kind: Kind, unseen: str = "") -> list[str]:
     """List the probable label errors; `errors` begins with the most probable, `unseen` is as in `ReportContext`."""
     header: tuple[str, ...] = ("text", "label", "predicted", "where")
+    text = kind.presentation.example_text
     rows: list[tuple] = [
-        (kind.example_text(e.example), e.label, e.predicted, e.example.where) for e in errors[:MAX_ERRORS]
+        (text(e.example), e.label, e.predicted, e.example.where) for e in errors[:MAX_ERRORS]
     ]
     if errors[0].probability is not None:
         header = (*header, "probability of the label")
@@ -334,7 +336,8 @@ def label_error_lines(errors: Sequence[LabelError], kind: Kind, unseen: str = ""
 def contradiction_lines(groups: Sequence[Sequence[Example]], kind: Kind) -> list[str]:
     if not groups:
         return []
-    rows = [(kind.example_text(group[0]), list_labels(group, kind)) for group in groups[:MAX_ERRORS]]
+    text = kind.presentation.example_text
+    rows = [(text(group[0]), list_labels(group, kind)) for group in groups[:MAX_ERRORS]]
     note = "1 text occurs" if len(groups) == 1 else f"{len(groups):,} texts occur"
     some = f", {MAX_ERRORS} of them here" if len(groups) > MAX_ERRORS else ""
     lines = ["", "### Contradictions", "", f"{note} with different labels{some}:", ""]

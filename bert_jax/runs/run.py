@@ -237,7 +237,7 @@ class FinishedRun:
             given = predict_outcomes(self.model, self.results.calibration, long_texts=self.results.long_texts)
         if given is not None:
             try:
-                self.model.calibration = given.kind.calibrate(given)
+                self.model.calibration = given.kind.decoder.calibrate(given)
             except BertJaxError as error:
                 print_line(f"not calibrated, so probabilities stay as they are: {error}")
         calibrations.save_calibration(self.directory, self.model.calibration)

@@ -125,7 +125,7 @@ class ServedReranker(ServedPredictor):
         kind, calibration = self.model.kind, self.model.calibration
         scores = logits
         if not raw_scores:
-            scores = [float(kind.result_and_confidence(o.raw, calibration)[0]) for o in outcomes]
+            scores = [float(kind.decoder.result_and_confidence(o.raw, calibration)[0]) for o in outcomes]
         # Sort by logits, because probabilities near 1 are equal in floating point.
         return [(n, scores[n]) for n in sorted(range(len(logits)), key=lambda n: (-logits[n], n))]
 

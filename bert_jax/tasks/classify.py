@@ -33,7 +33,8 @@ class Config(FinetuneConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        if not self.prediction_kind.one_label and (self.class_weights != "none" or self.label_smoothing):
+        one_label = self.prediction_kind.targets_class.one_label
+        if not one_label and (self.class_weights != "none" or self.label_smoothing):
             raise BertJaxError(
                 "class_weights and label_smoothing are for one class per text, not for "
                 f"problem_type={self.problem_type}"

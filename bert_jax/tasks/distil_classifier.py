@@ -103,15 +103,15 @@ class ClassifierDistillTask(FinetuneTask):
 
     @property
     def targets(self) -> dict[str, Target]:
-        outputs = (len(self.kind.labels),)
-        return self.kind.targets | {TEACHER_LOGITS: Target("float32", outputs), HAS_LABEL: Target("float32")}
+        logits = Target("float32", (len(self.kind.labels),))
+        return self.kind.targets.arrays | {TEACHER_LOGITS: logits, HAS_LABEL: Target("float32")}
 
     def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
         logits, share = outputs[self.head], self.labels_weight
         soft = soft_loss(self.kind, logits, batch[TEACHER_LOGITS], batch["label_weights"], self.temperature)
         losses = {"teacher_loss": Loss((1 - share) * soft.total, soft.weight)}
         if share:
-            hard = self.kind.loss(logits, batch, batch["label_weights"] * batch[HAS_LABEL])
+            hard = self.kind.targets.loss(logits, batch, batch["label_weights"] * batch[HAS_LABEL])
             losses["label_loss"] = Loss(share * hard.total, hard.weight)
         return losses
 
@@ -184,8 +184,9 @@ class TeacherReader:
 
     def read_examples(self, spec: str, columns: ExampleColumns, most: int = 0) -> list[Example]:
         if (spec, most) not in self.examples:
+            label_format = self.kind.reader.label_format
             self.examples[spec, most] = self.label_with_teacher(
-                read_labelled_texts(spec, columns, self.kind.label_format, most, need_label=False), spec
+                read_labelled_texts(spec, columns, label_format, most, need_label=False), spec
             )
         return list(self.examples[spec, most])
 
@@ -203,7 +204,7 @@ class TeacherReader:
         ]
 
     def predict_label(self, text) -> ExampleLabel:
-        label = self.kind.predict(self.teacher_logits[text], UNCALIBRATED)
+        label = self.kind.decoder.predict(self.teacher_logits[text], UNCALIBRATED)
         return tuple(sorted(label)) if isinstance(label, set) else label
 
     def add_teacher_targets(

@@ -42,7 +42,7 @@ from bert_jax.losses.loss import Loss
 from bert_jax.losses.ranking import RANKING_LOSSES, RankingLoss
 from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.predictions.calibration import Calibration
-from bert_jax.predictions.kind import TextWindows
+from bert_jax.predictions.example_reader import TextWindows
 from bert_jax.predictions.kinds.relevance import Relevance
 from bert_jax.text.encoding import Encoding
 from bert_jax.text.tokenizer import Tokenizer
@@ -135,7 +135,7 @@ class RankingTask(HeadTask):
     @property
     def targets(self) -> dict[str, Target]:
         taught = {"scores": Target("float32")} if self.loss.uses_teacher_scores else {}
-        return self.kind.targets | {PLACE: Target("int32")} | taught
+        return self.kind.targets.arrays | {PLACE: Target("int32")} | taught
 
     def facts(self, run: OpenedRun, directory: Workdir) -> Iterator[Fact]:
         yield from super().facts(run, directory)

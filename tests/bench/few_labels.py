@@ -234,7 +234,7 @@ def read_task(cell: Cell, directory: Path) -> learners.FewShotTask:
         str(directory / f"{name}{'.txt' if task == 'tag' else '.csv'}") for name in ("train", "test")
     )
     kind = KINDS["tags" if task == "tag" else "classes"]
-    train_examples, test_examples = kind.read_examples(train), kind.read_examples(test)
+    train_examples, test_examples = kind.reader.read(train), kind.reader.read(test)
     with_labels = kind.from_examples([*train_examples, *test_examples])
     return learners.FewShotTask(task, train, with_labels, train_examples, test_examples, directory)
 

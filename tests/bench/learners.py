@@ -42,7 +42,7 @@ class FewShotTask:
 
     @property
     def numbers(self) -> np.ndarray:
-        return np.array([self.kind.labels.index(self.kind.truth(example)) for example in self.train])
+        return np.array([self.kind.labels.index(self.kind.targets.truth(example)) for example in self.train])
 
     def outcomes(self, probabilities: Sequence[np.ndarray]) -> Outcomes:
         raws = [np.log(np.maximum(p, SMALLEST)) for p in probabilities]
@@ -129,7 +129,9 @@ def word_regression(task: FewShotTask, model, classifier) -> Outcomes:
             of_texts.append(np.stack([first.get(n, tokens[0]) for n in range(len(example.text))]))
         return of_texts
 
-    numbers = [task.kind.labels.index(tag) for example in task.train for tag in task.kind.truth(example)]
+    numbers = [
+        task.kind.labels.index(tag) for example in task.train for tag in task.kind.targets.truth(example)
+    ]
     classifier.fit(np.concatenate(states(task.train)), numbers)
     probabilities = (classifier.predict_proba(of_text) for of_text in states(task.test))
     return task.outcomes([task.every_label(classifier.classes_, p) for p in probabilities])
@@ -186,13 +188,13 @@ def trainer(task: FewShotTask, init: str) -> Outcomes:
                 words = tokenizer(
                     *texts, truncation=True, max_length=LONGEST, is_split_into_words=True
                 ).word_ids()
-                tags = task.kind.truth(example)
+                tags = task.kind.targets.truth(example)
                 encoded["labels"] = [
                     task.kind.labels.index(tags[word]) if word is not None and word != before else IGNORED
                     for before, word in zip([None, *words], words, strict=False)
                 ]
             else:
-                encoded["label"] = task.kind.labels.index(task.kind.truth(example))
+                encoded["label"] = task.kind.labels.index(task.kind.targets.truth(example))
             inputs.append(encoded)
         return inputs
 

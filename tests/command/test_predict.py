@@ -111,7 +111,7 @@ def test_answers(headed_model, tmp_path, monkeypatch):
 def test_answers_that_are_there_are_not_read(name, tmp_path):
     rows = [{"question": "Who?", "context": "Ann sleeps.", name: "Eve"}]
     data = write_jsonl(tmp_path / "in.jsonl", rows)
-    (example,) = PredictionInput(data).examples(ExampleColumns(), KINDS["answers"])
+    (example,) = PredictionInput(data).examples(ExampleColumns(), KINDS["answers"].reader)
     assert (example.text, example.label) == (("Who?", "Ann sleeps."), None)
 
 
@@ -349,4 +349,4 @@ def test_long_texts_of_a_pipe_are_told_of_once(small_classifier, stdin_pipe):
 )
 def test_several_labels_stand_in_a_cell_at_a_mark_that_none_of_them_holds(names, cells):
     kind = KINDS["labels"](names)
-    assert kind.to_cells(np.array([5.0, 4.0]), UNCALIBRATED, None)["labels"] == cells
+    assert kind.decoder.to_cells(np.array([5.0, 4.0]), UNCALIBRATED, None)["labels"] == cells

@@ -254,7 +254,7 @@ def played(opened, monkeypatch):
 
     def choose(wrong: dict[str, int], seconds: dict[str, float], minutes: float, path, folds: int = 3):
         parts = Folds(opened.reopen(replace(opened.given, minutes=minutes)))
-        truth = [parts.evaluator.kind.target_value(example) for example in parts.evaluator.examples]
+        truth = [parts.evaluator.kind.targets.target_value(example) for example in parts.evaluator.examples]
         right, trained = np.eye(2)[truth], []
 
         def logits(method: str) -> list:

@@ -34,13 +34,13 @@ def test_a_card_says_how_a_model_is_used_and_what_it_learnt_from(kind, head, our
         "t.csv: 60 examples.",
         "Columns: text `review`, label `stars`; others by their usual names.",
     ]
-    for label, count in given.kind.count_labels(given.examples).items():
+    for label, count in given.kind.targets.count_labels(given.examples).items():
         assert f"| {label} | {count} |" in card.data
     worth = card.describe_calibration(UNCALIBRATED)
     assert worth.startswith(
         "The model gives a number" if kind == "number" else "Probabilities were not calib"
     )
     if kind in ("classes", "tags"):
-        assert card.describe_calibration(given.kind.calibrate(given)).startswith(
+        assert card.describe_calibration(given.kind.decoder.calibrate(given)).startswith(
             "Calibrated on 60 examples: "
         )

@@ -84,7 +84,7 @@ def test_the_choice_is_that_of_computing_every_gain_anew(monkeypatch):
 
 
 def doubt(kind: str, raw, labels=("a", "b"), **options) -> float:
-    return KINDS[kind](labels, **options).uncertainty(raw, UNCALIBRATED)
+    return KINDS[kind](labels, **options).decoder.uncertainty(raw, UNCALIBRATED)
 
 
 def test_every_kind_but_numbers_tells_how_unsure_it_is():

@@ -221,7 +221,7 @@ def test_spans_of_a_text_that_are_wrong_together_count_as_fewer():
     truth = [("B-X",) * 8 if hit else ("O",) * 8 for hit in right]
     examples = [Example(tuple(f"w{n} {i}" for i in range(8)), tag, "") for n, tag in enumerate(truth)]
     raws = [np.stack([np.zeros(8), rng.normal(2, 0.1, 8)], 1) for _ in right]
-    assert 50 < kind.calibrate(Outcomes(kind, examples, raws)).levels[0].answers < 70, (
+    assert 50 < kind.decoder.calibrate(Outcomes(kind, examples, raws)).levels[0].answers < 70, (
         "not 480 spans, but 60 texts"
     )
 
@@ -256,7 +256,7 @@ def true_and_found(given: Outcomes, label: str) -> tuple[int, int]:
 @pytest.mark.parametrize(("kind", "labels"), [("classes", 3), ("labels", 3), ("tags", 1)])
 def test_the_predictions_of_each_label_are_counted(kind, labels):
     given = make_outcomes(kind, count=400)
-    found = given.kind.calibrate(given)
+    found = given.kind.decoder.calibrate(given)
     assert len(found.by_label) == labels
     for known in found.by_label:
         true, right = true_and_found(given, known.label)
@@ -333,7 +333,7 @@ def test_every_kind_of_model_is_calibrated(kind, tmp_path):
         text = {"tags": tuple(text.split()), "answers": ("cat ?", text)}.get(kind, text)
         examples.append(Example(text, label, ""))
     given = predict_outcomes(model, examples)
-    found = given.kind.calibrate(given)
+    found = given.kind.decoder.calibrate(given)
     assert found.kind == kind and found.examples == 60 and found.labels == labels
     assert found.levels and all(temperature > 0 for temperature in found.temperatures)
     calibration.save_calibration(tmp_path / "m", found)

@@ -15,7 +15,10 @@ from bert_jax.finetuning.example_splits import split_examples
 from bert_jax.finetuning.finetune_config import ExamplesConfig
 from bert_jax.inference.text_outcomes import OutcomePipeline
 from bert_jax.predictions.calibration import UNCALIBRATED
-from bert_jax.predictions.kind import KINDS, Kind, require_kind
+from bert_jax.predictions.decoder import Decoder
+from bert_jax.predictions.kind import KINDS, require_kind
+from bert_jax.predictions.kinds.classes import ClassTargets
+from bert_jax.predictions.targets import Targets
 from bert_jax.report.compare import compare_models
 from bert_jax.text.encoding_options import EncodingOptions
 from tests.support.prediction_rows import predict_rows
@@ -101,7 +104,7 @@ def test_a_kind_of_ones_own_is_trained_scored_calibrated_reported_predicted_and_
     objects = list(predict_rows(model, data))
     right = [prediction["stars"] == row["label"] for prediction, row in zip(objects, rows, strict=True)]
     assert scored.metrics["exact"] == pytest.approx(np.mean(right))
-    assert model.classify(SMALL_TEXTS[0]) == model.kind.predict(
+    assert model.classify(SMALL_TEXTS[0]) == model.kind.decoder.predict(
         next(OutcomePipeline(model, model.kind)(SMALL_TEXTS[:1])).raw, UNCALIBRATED
     )
     with pytest.raises(BertJaxError, match='"stars"'):
@@ -115,11 +118,14 @@ def test_a_kind_of_ones_own_is_trained_scored_calibrated_reported_predicted_and_
 
 
 def test_a_kind_that_lacks_a_method_is_refused_before_anything_is_computed():
-    class WithoutReport(KINDS["classes"]):
-        view = Kind.report_data
+    class WithoutScores(ClassTargets):
+        score_sums = Targets.score_sums
 
-    with pytest.raises(TypeError, match="abstract method '?view"):
-        WithoutReport.from_examples([], ("no", "yes"))
+    class Unscored(KINDS["classes"]):
+        targets_class = WithoutScores
+
+    with pytest.raises(TypeError, match="abstract method '?score_sums"):
+        Unscored.from_examples([], ("no", "yes"))
 
 
 @pytest.mark.parametrize("name", ["starz", "tests.examples.kinds.stars", "", 3, None, ["number"]])
@@ -156,7 +162,11 @@ def test_examples_are_kept_for_calibration_only_if_the_kind_calibrates(tmp_path)
     rows = [{"text": f"text {n}", "label": n % 5 + 1} for n in range(1200)]
     data = ExamplesConfig(train=write_jsonl(tmp_path / "train.jsonl", rows), folds=0)
     stars = KINDS["tests.examples.kinds.stars"]
-    plain = type("Plain", (stars,), {"calibrate": Kind.calibrate})
+    plain = type(
+        "Plain",
+        (stars,),
+        {"decoder_class": type("PlainDecoder", (stars.decoder_class,), {"calibrate": Decoder.calibrate})},
+    )
     parts = [
         split_examples(SimpleNamespace(data=data, prediction_kind=kind))
         for kind in (stars, plain, KINDS["number"])
@@ -171,9 +181,9 @@ def test_windows_of_a_text_are_one_outcome():
     tokenizer = SimpleNamespace(
         encode=lambda texts, max_length, **_: [f"{text}:{max_length}" for text in texts]
     )
-    (windows,) = kind.encode_windows(tokenizer, ["a"], EncodingOptions(7))
+    (windows,) = kind.reader.encode(tokenizer, ["a"], EncodingOptions(7))
     assert windows.encodings == ["a:7"]
-    assert kind.combine_windows("a", windows, [np.array([1.0]), np.array([3.0])]).tolist() == [2.0]
+    assert kind.decoder.combine_windows("a", windows, [np.array([1.0]), np.array([3.0])]).tolist() == [2.0]
 
 
 def test_numbers_that_are_all_equal_teach_nothing():

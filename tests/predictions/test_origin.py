@@ -200,7 +200,7 @@ def test_a_cross_encoder_reads_the_columns_that_it_learnt_from(tmp_path):
     rows = [{"found": f"a text {n}", "asked": "what ?", "note": "w", "fits": n % 2} for n in range(4)]
     data = write_jsonl(tmp_path / "a.jsonl", rows)
     columns = origin.complete_columns(AUTODETECT)
-    pairs = [(example.text, example.label) for example in Relevance.read_examples(data, columns)]
+    pairs = [(example.text, example.label) for example in Relevance.reader.read(data, columns)]
     assert pairs == [(("what ?", f"a text {n}"), float(n % 2)) for n in range(4)]
-    described = Relevance.describe_columns(data, columns)
+    described = Relevance.reader.describe_columns(data, columns)
     assert 'query "asked", document "found"' in described and 'score "fits"' in described

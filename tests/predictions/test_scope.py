@@ -183,7 +183,7 @@ def test_texts_of_every_kind_are_compared_by_their_beginning(tmp_path):
     tagger.scope = OutOfScopeDetector.from_vectors(vectors[:3], np.array([0.5]))
     given = predict_outcomes(tagger, [Example(text, ("O",) * len(text), "") for text in words], compares=True)
     np.testing.assert_allclose(given.similarities, tagger.scope.similarity(vectors), atol=1e-5)
-    (windows,) = tagger.kind.encode_windows(
+    (windows,) = tagger.kind.reader.encode(
         tagger.tokenizer, words[-1:], EncodingOptions(tagger.config.max_position_embeddings)
     )
     (first, *others) = windows.encodings

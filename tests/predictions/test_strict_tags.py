@@ -101,12 +101,12 @@ def test_probabilities_are_those_of_the_predicted_tags():
     raw = np.array([[2.0, 1.8, 0, 0, 0], [0, 0, 3.0, 0, 0], [3.0, 0, 0, 0, 0], [0, 0, 0, 0, 5.0]])
     p, calibration = softmax(raw / 2), Calibration("tags", IOB2, (2.0,))
     tags = ["B-X", "I-X", "O", "B-Y"]
-    assert kind.predict(raw, UNCALIBRATED) == kind.predict(raw, calibration) == tags
+    assert kind.decoder.predict(raw, UNCALIBRATED) == kind.decoder.predict(raw, calibration) == tags
     outcomes = Outcomes(kind, [Example(("a", "b", "c", "d"), tuple(tags), "")], [raw], calibration)
     data = outcomes.report_data
     np.testing.assert_allclose(data.calibrated, [p[0, 1], p[1, 2], p[2, 0], p[3, 4]], rtol=1e-6)
     assert data.right.all()
-    np.testing.assert_allclose(kind.confidence(raw, calibration), p[0, 1], rtol=1e-6)
+    np.testing.assert_allclose(kind.decoder.confidence(raw, calibration), p[0, 1], rtol=1e-6)
 
 
 @pytest.mark.slow

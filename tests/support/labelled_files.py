@@ -10,7 +10,9 @@ PASSAGE = "Ann sleeps. 😀 Ann wakes."
 
 
 def read_texts(spec, columns=AUTODETECT, kind="classes", most=0, need_label=True):
-    return labelled_texts.read_labelled_texts(spec, columns, KINDS[kind].label_format, most, need_label)
+    return labelled_texts.read_labelled_texts(
+        spec, columns, KINDS[kind].reader.label_format, most, need_label
+    )
 
 
 def write_source(tmp_path, name: str, content) -> str:

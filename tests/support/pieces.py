@@ -18,8 +18,8 @@ def task_and_pieces(name: str, examples, reading=READING, labels=(), **options):
     kind = KINDS[name].from_examples(examples, labels)
     head = KINDS[name].heads[0]
     layout = hub.Layout(ENCODER_CONFIG, heads=(head,), labels=kind.labels, pooler=head == "classify")
-    windows = kind.encode_windows(TOKENIZER, [example.text for example in examples], reading)
-    return FinetuneTask(layout, kind, **options), make_pieces(kind, examples, windows)
+    windows = kind.reader.encode(TOKENIZER, [example.text for example in examples], reading)
+    return FinetuneTask(layout, kind, **options), make_pieces(kind.targets, examples, windows)
 
 
 def classify_pieces(name):

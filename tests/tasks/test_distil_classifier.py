@@ -99,7 +99,7 @@ def test_labels_that_are_there_are_what_scores_and_their_own_loss_are_of(teacher
     logits = RNG.normal(size=batch["teacher_logits"].shape).astype(np.float32)
     losses = task.losses({task.head: jnp.asarray(logits)}, batch)
     soft = soft_cross_entropy(logits, batch["teacher_logits"], batch["label_weights"], 2.0)
-    hard = task.kind.loss(logits, batch, batch["label_weights"] * batch["labelled"])
+    hard = task.kind.targets.loss(logits, batch, batch["label_weights"] * batch["labelled"])
     assert float(losses["teacher_loss"].mean) == pytest.approx(0.75 * float(soft.mean))
     assert float(losses["label_loss"].mean) == pytest.approx(0.25 * float(hard.mean))
     scores = task.scores({task.head: jnp.asarray(batch["teacher_logits"])}, batch)

@@ -157,7 +157,7 @@ def test_documents_of_other_queries_are_none_of_its_own(tmp_path):
 
 def test_rankings_are_scored_by_query():
     truth = [Judgement(q, grade) for q, grade in [("a", 1), ("a", 0), ("b", 0), ("b", 2), ("b", 1), ("c", 0)]]
-    scores = Relevance().score_sums([0.2, 0.9, 0.5, 0.4, 0.3, 1.0], truth).scores
+    scores = Relevance().targets.score_sums([0.2, 0.9, 0.5, 0.4, 0.3, 1.0], truth).scores
     assert scores["mrr@10"] == 0.5  # of a and b; none is relevant for c
     graded = (2 / np.log2(3) + 1 / np.log2(4)) / (2 + 1 / np.log2(3))
     assert scores["ndcg@10"] == pytest.approx((1 / np.log2(3) + graded) / 2)
@@ -292,5 +292,5 @@ def test_probabilities_are_those_of_the_calibration():
         Calibration("relevance", ("LABEL_0",), (1.0,))
     )
     fitted = Calibration("relevance", ("LABEL_0",), (2.0,), offset=-1.0)
-    assert Relevance().predict(4.0, fitted) == pytest.approx(1 / (1 + np.exp(-1.0)))
-    assert Relevance().to_record(4.0, fitted, 0.9) == {"relevance": 0.731059, "relevant": False}
+    assert Relevance().decoder.predict(4.0, fitted) == pytest.approx(1 / (1 + np.exp(-1.0)))
+    assert Relevance().decoder.to_record(4.0, fitted, 0.9) == {"relevance": 0.731059, "relevant": False}

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -21,15 +21,16 @@ from bert_jax.predictions.calibration_fitting import (
     document_names,
     fit_logistic,
 )
-from bert_jax.predictions.kind import Kind, Outcomes, TextWindows, round_floats
+from bert_jax.predictions.decoder import Decoder, round_floats
+from bert_jax.predictions.example_reader import ExampleReader, TextWindows
+from bert_jax.predictions.kind import Kind, Outcomes
+from bert_jax.predictions.presentation import Presentation
 from bert_jax.predictions.report_data import ReportData
 from bert_jax.predictions.selective import MinConfidence, abstention_fields
+from bert_jax.predictions.targets import Targets
 from bert_jax.text.encoding import Encoding
 from bert_jax.text.encoding_options import EncodingOptions
 from bert_jax.text.tokenizer import Tokenizer
-
-if TYPE_CHECKING:
-    from bert_jax.losses.loss import Loss
 
 OVERLAP = 128  # tokens that neighbouring windows share, as in BERT's SQuAD runs
 MAX_ANSWER_TOKENS = 30  # tokens of an answer, as in BERT's SQuAD runs
@@ -49,80 +50,34 @@ class Answer:
     score: float
 
 
-@dataclass(frozen=True)
-class Answers(Kind):
-    """Answers to questions. A text is (question, passage).
+class QuestionReader(ExampleReader):
+    def read(self, spec: str, columns: ExampleColumns = AUTODETECT, most: int = 0) -> list[Example]:
+        return read_questions(spec, columns, most)
 
-    `raw` is the best answer and the log odds of no answer over it. A prediction is the text of the answer, "" for no
-    answer. A truth is the texts of all right answers, () for an unanswerable question.
-    """
+    def read_unlabelled(self, source: str, columns: ExampleColumns, ending: str) -> Iterator[Example] | None:
+        nested = ending == ".json" and is_squad_json(source)
+        return iterate_questions(source, columns, need_label=False) if nested else None
 
-    name = "answers"
-    heads, title = ("answer",), "answer"
-    best_metric = "f1"
-    detects_out_of_scope = False  # a passage may hold the answer anywhere
-    units = abstention_units = "answers"
-    targets: ClassVar = {
+    def read_unlabelled_rows(
+        self, rows: Iterable[LocatedRow], columns: ExampleColumns, first: Mapping
+    ) -> Iterator[Example]:
+        return parse_questions(rows, columns, need_label=False)
+
+    def encode(self, tokenizer: Tokenizer, texts: Sequence, reading: EncodingOptions) -> list[TextWindows]:
+        overlap = min(OVERLAP, reading.max_length // 4) if reading.overlap < 0 else reading.overlap
+        windows = tokenizer.windows(texts, max_length=reading.max_length, overlap=overlap)
+        return [TextWindows(encodings) for encodings in windows]
+
+
+class AnswerTargets(Targets):
+    """A truth is the texts of all right answers, () for an unanswerable question."""
+
+    named_labels = False
+    arrays: ClassVar = {
         "starts": Target("int32"),
         "ends": Target("int32"),
         "label_weights": Target("float32"),
     }
-
-    allow_no_answer: bool = False
-    longest: int = MAX_ANSWER_TOKENS
-
-    @classmethod
-    def matches_layout(cls, layout: Layout) -> bool:
-        return True
-
-    @classmethod
-    def from_layout(cls, layout: Layout) -> Self:
-        return cls(allow_no_answer=bool(layout.hf_config.get(MAY_BE_MISSING)))
-
-    @property
-    def hf_config_keys(self) -> dict[str, Any]:
-        return {MAY_BE_MISSING: self.allow_no_answer}
-
-    @classmethod
-    def read_examples(cls, spec: str, columns: ExampleColumns = AUTODETECT, most: int = 0) -> list[Example]:
-        return read_questions(spec, columns, most)
-
-    @classmethod
-    def read_unlabelled_file(
-        cls, source: str, columns: ExampleColumns, ending: str
-    ) -> Iterator[Example] | None:
-        nested = ending == ".json" and is_squad_json(source)
-        return iterate_questions(source, columns, need_label=False) if nested else None
-
-    @classmethod
-    def read_unlabelled_rows(
-        cls, rows: Iterable[LocatedRow], columns: ExampleColumns, first: Mapping
-    ) -> Iterator[Example]:
-        return parse_questions(rows, columns, need_label=False)
-
-    @classmethod
-    def from_examples(cls, train: Sequence[Example], known: Sequence[str] = ()) -> Self:
-        return cls(allow_no_answer=any(not example.label for example in train))
-
-    def check_examples(self, examples: Sequence[Example]) -> None:
-        pass  # the readers have checked them
-
-    def label_hint(self, examples: Sequence[Example], columns: ExampleColumns) -> str:
-        if len(examples) >= FEW_QUESTIONS:
-            return ""
-        return (
-            f"{len(examples):,} questions are few: a model that does not answer yet needs thousands; "
-            "one that does, as init, keeps its head"
-        )
-
-    def match_labels(self, examples: Sequence[Example], known: Sequence[str] = ()):
-        without = sum(not example.label for example in examples)
-        note = (
-            f"{without:,} questions have no answer: the model may give none if that is likelier (SQuAD 2.0)"
-            if without
-            else "every question has an answer: the model must give one (SQuAD 1.1)"
-        )
-        return replace(self, allow_no_answer=bool(without)), [note]
 
     def truth(self, example: Example) -> tuple[str, ...]:
         return tuple(text for _, text in answers_of(example))
@@ -130,12 +85,44 @@ class Answers(Kind):
     def counted_labels(self, example: Example) -> Iterable[str]:
         return ["answer" if example.label else "none"]
 
-    def encode_windows(
-        self, tokenizer: Tokenizer, texts: Sequence, reading: EncodingOptions
-    ) -> list[TextWindows]:
-        overlap = min(OVERLAP, reading.max_length // 4) if reading.overlap < 0 else reading.overlap
-        windows = tokenizer.windows(texts, max_length=reading.max_length, overlap=overlap)
-        return [TextWindows(encodings) for encodings in windows]
+    def values(self, example: Example, windows: TextWindows) -> list[dict[str, Any]]:
+        return [{**span_in(example, encoding), "label_weights": 1.0} for encoding in windows.encodings]
+
+    def describe(self, values: Mapping[str, Any]) -> tuple[str, dict[int, str]]:
+        start, end = values["starts"], values["ends"]
+        return ("answer", dict.fromkeys(range(start, end + 1), "answer")) if end else ("no answer", {})
+
+    def loss(self, logits, batch: dict, label_weights, smoothing: float = 0.0):
+        from bert_jax.losses.loss import span_cross_entropy
+
+        logits, attention_mask, starts, ends = with_segment_axis(logits, batch)
+        return span_cross_entropy(logits, starts, ends, label_weights, attention_mask)
+
+    def batch_metrics(self, logits, batch: dict):
+        import jax.numpy as jnp
+
+        from bert_jax.losses.loss import weighted_loss
+
+        logits, attention_mask, starts, ends = with_segment_axis(logits, batch)
+        best = jnp.where(attention_mask[..., None] > 0, logits, -jnp.inf).argmax(-2)
+        right = (best[..., 0] == starts) & (best[..., 1] == ends)
+        return {"span_accuracy": weighted_loss(right.astype("float32"), batch["label_weights"])}
+
+    def score_sums(self, predicted: Sequence[str], truth: Sequence) -> ScoreSums:
+        return score_answers(predicted, truth)
+
+    def is_right(self, predicted: str, truth: Sequence[str]) -> bool:
+        return answer_scores(predicted, truth, squad_v2=False)[0] if truth else not predicted
+
+
+@dataclass(frozen=True)
+class AnswerDecoder(Decoder):
+    """`raw` is the best answer and the log odds of no answer over it. A prediction is the text of the answer, "" for no
+    answer.
+    """
+
+    allow_no_answer: bool = False
+    longest: int = MAX_ANSWER_TOKENS
 
     def combine_windows(self, text, windows: TextWindows, logits: Sequence) -> tuple[Answer, float]:
         """Return the best answer over all windows, and the log odds of no answer over it.
@@ -176,68 +163,9 @@ class Answers(Kind):
         gap = np.log(max(missing, NOTHING)) - np.log(max(best.score, NOTHING))
         return best, float(gap) if self.allow_no_answer else -np.inf
 
-    def target_values(self, example: Example, windows: TextWindows) -> list[dict[str, Any]]:
-        return [{**span_in(example, encoding), "label_weights": 1.0} for encoding in windows.encodings]
-
-    def describe_targets(self, values: Mapping[str, Any]) -> tuple[str, dict[int, str]]:
-        start, end = values["starts"], values["ends"]
-        return ("answer", dict.fromkeys(range(start, end + 1), "answer")) if end else ("no answer", {})
-
-    def loss(self, logits, batch: dict, label_weights, smoothing: float = 0.0) -> "Loss":
-        from bert_jax.losses.loss import span_cross_entropy
-
-        logits, attention_mask, starts, ends = with_segment_axis(logits, batch)
-        return span_cross_entropy(logits, starts, ends, label_weights, attention_mask)
-
-    def batch_metrics(self, logits, batch: dict) -> "dict[str, Loss]":
-        import jax.numpy as jnp
-
-        from bert_jax.losses.loss import weighted_loss
-
-        logits, attention_mask, starts, ends = with_segment_axis(logits, batch)
-        best = jnp.where(attention_mask[..., None] > 0, logits, -jnp.inf).argmax(-2)
-        right = (best[..., 0] == starts) & (best[..., 1] == ends)
-        return {"span_accuracy": weighted_loss(right.astype("float32"), batch["label_weights"])}
-
     def predict(self, raw: tuple[Answer, float], calibration: Calibration) -> str:
         answer, gap = raw
         return "" if gap > calibration.missing else answer.text
-
-    def score_sums(self, predicted: Sequence[str], truth: Sequence) -> ScoreSums:
-        return score_answers(predicted, truth)
-
-    def is_right(self, predicted: str, truth: Sequence[str]) -> bool:
-        return answer_scores(predicted, truth, squad_v2=False)[0] if truth else not predicted
-
-    def calibrate(self, outcomes: Outcomes) -> Calibration:
-        scored = [
-            answer_scores(answer.text, right, squad_v2=False) if right else (False, 0.0)
-            for (answer, _), right in zip(outcomes.raw_outputs, outcomes.truth, strict=True)
-        ]
-        exact, f1 = np.array(scored, float).T
-        scores, gaps = np.array([(answer.score, gap) for answer, gap in outcomes.raw_outputs]).T
-        best = BestAnswers(scores, f1, exact > 0, gaps, np.array([not right for right in outcomes.truth]))
-        return best.calibration(document_names(outcomes.examples))
-
-    def report_data(self, outcomes: Outcomes) -> ReportData:
-        texts = list(zip(outcomes.truth, outcomes.predictions, strict=True))
-        calibration = outcomes.calibration
-        before = np.array([answer.score for answer, _ in outcomes.raw_outputs])
-        after = answer_probability(before, calibration)
-        kept = np.array([gap <= calibration.missing for _, gap in outcomes.raw_outputs])
-        right = np.array([self.is_right(p, t) for t, p in texts])
-        confidence, correct = after[kept], right[kept]
-        names = np.where([[any(t), bool(p)] for t, p in texts], "answer", "none")
-        pairs = [(str(t), str(p)) for t, p in names]
-        return ReportData(
-            before[kept], confidence, correct, confidence, correct,
-            pairs=pairs if "none" in names[:, 0] else [],
-            examples=self.report_examples(outcomes, np.where(kept, after, 1 - after), right),
-        )  # fmt: skip
-
-    def prediction_text(self, prediction: str | Sequence[str], example: Example) -> str:
-        texts = [prediction] if isinstance(prediction, str) else prediction
-        return " / ".join(dict.fromkeys(texts)) or "none"
 
     def result_and_confidence(
         self, raw: tuple[Answer, float], calibration: Calibration
@@ -264,6 +192,88 @@ class Answers(Kind):
             *abstention_fields(0, min_confidence),
         )
         return dict.fromkeys(columns) | self.to_record(raw, calibration, min_confidence)
+
+    def calibrate(self, outcomes: Outcomes) -> Calibration:
+        scored = [
+            answer_scores(answer.text, right, squad_v2=False) if right else (False, 0.0)
+            for (answer, _), right in zip(outcomes.raw_outputs, outcomes.truth, strict=True)
+        ]
+        exact, f1 = np.array(scored, float).T
+        scores, gaps = np.array([(answer.score, gap) for answer, gap in outcomes.raw_outputs]).T
+        best = BestAnswers(scores, f1, exact > 0, gaps, np.array([not right for right in outcomes.truth]))
+        return best.calibration(document_names(outcomes.examples))
+
+
+class AnswerPresentation(Presentation):
+    units = abstention_units = "answers"
+
+    def report_data(self, outcomes: Outcomes) -> ReportData:
+        texts = list(zip(outcomes.truth, outcomes.predictions, strict=True))
+        calibration = outcomes.calibration
+        before = np.array([answer.score for answer, _ in outcomes.raw_outputs])
+        after = answer_probability(before, calibration)
+        kept = np.array([gap <= calibration.missing for _, gap in outcomes.raw_outputs])
+        right = np.array([outcomes.kind.targets.is_right(p, t) for t, p in texts])
+        confidence, correct = after[kept], right[kept]
+        names = np.where([[any(t), bool(p)] for t, p in texts], "answer", "none")
+        pairs = [(str(t), str(p)) for t, p in names]
+        return ReportData(
+            before[kept], confidence, correct, confidence, correct,
+            pairs=pairs if "none" in names[:, 0] else [],
+            examples=self.report_examples(outcomes, np.where(kept, after, 1 - after), right),
+        )  # fmt: skip
+
+    def prediction_text(self, prediction: str | Sequence[str], example: Example) -> str:
+        texts = [prediction] if isinstance(prediction, str) else prediction
+        return " / ".join(dict.fromkeys(texts)) or "none"
+
+
+@dataclass(frozen=True)
+class Answers(Kind):
+    """Answers to questions. A text is (question, passage)."""
+
+    name = "answers"
+    heads, title = ("answer",), "answer"
+    best_metric = "f1"
+    detects_out_of_scope = False  # a passage may hold the answer anywhere
+    reader = QuestionReader()
+    targets_class, decoder_class, presentation = AnswerTargets, AnswerDecoder, AnswerPresentation()
+
+    allow_no_answer: bool = False
+    longest: int = MAX_ANSWER_TOKENS
+
+    @classmethod
+    def matches_layout(cls, layout: Layout) -> bool:
+        return True
+
+    @classmethod
+    def from_layout(cls, layout: Layout) -> Self:
+        return cls(allow_no_answer=bool(layout.hf_config.get(MAY_BE_MISSING)))
+
+    @property
+    def hf_config_keys(self) -> dict[str, Any]:
+        return {MAY_BE_MISSING: self.allow_no_answer}
+
+    @classmethod
+    def from_examples(cls, train: Sequence[Example], known: Sequence[str] = ()) -> Self:
+        return cls(allow_no_answer=any(not example.label for example in train))
+
+    def label_hint(self, examples: Sequence[Example], columns: ExampleColumns) -> str:
+        if len(examples) >= FEW_QUESTIONS:
+            return ""
+        return (
+            f"{len(examples):,} questions are few: a model that does not answer yet needs thousands; "
+            "one that does, as init, keeps its head"
+        )
+
+    def match_labels(self, examples: Sequence[Example], known: Sequence[str] = ()):
+        without = sum(not example.label for example in examples)
+        note = (
+            f"{without:,} questions have no answer: the model may give none if that is likelier (SQuAD 2.0)"
+            if without
+            else "every question has an answer: the model must give one (SQuAD 1.1)"
+        )
+        return replace(self, allow_no_answer=bool(without)), [note]
 
 
 def answer_probability(scores: np.ndarray, calibration: Calibration) -> np.ndarray:

@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
@@ -23,41 +23,21 @@ from bert_jax.predictions.calibration_fitting import (
     expected_right,
     fit_temperature,
 )
-from bert_jax.predictions.kind import Baseline, Outcomes, round_floats
+from bert_jax.predictions.decoder import round_floats
+from bert_jax.predictions.kind import Outcomes
+from bert_jax.predictions.label_matching import label_indices
+from bert_jax.predictions.presentation import Presentation
 from bert_jax.predictions.report_data import LabelError, ReportData
 from bert_jax.predictions.selective import MinConfidence, PredictedLabels, abstains, abstention_fields
-from bert_jax.predictions.whole_text_kind import Label, WholeTextKind, read_problem_type
+from bert_jax.predictions.targets import Baseline
+from bert_jax.predictions.whole_text_kind import Label, WholeTextDecoder, WholeTextKind, WholeTextTargets
 
 FEW = 100  # examples, below which the accuracy has a prior and calibration is not optional, see `fit_class_calibration`
 NUMBER = re.compile(r"-?\d+([.,]\d+)?")
 
 
-@dataclass(frozen=True)
-class Classes(WholeTextKind):
-    name = "classes"
-    best_metric = "accuracy"
-    link = "softmax"
-    supports_contrastive = one_label = True
-    problem_type = "single_label_classification"
-
-    @classmethod
-    def matches_layout(cls, layout: Layout) -> bool:
-        return len(layout.labels) > 1 and not read_problem_type(layout).startswith(
-            ("multi_label", "regression")
-        )
-
-    def label_hint(self, examples: Sequence[Example], columns: ExampleColumns) -> str:
-        if len(self.labels) < 3 or not all(NUMBER.fullmatch(label) for label in self.labels):
-            return ""
-        return (
-            f"the labels are numbers, but are learnt as {len(self.labels):,} classes; --config.problem_type=regression "
-            "learns them as numbers"
-        )
-
-    def match_labels(self, examples: Sequence[Example], known: Sequence[str] = ()):
-        # f1 is that of the second label in the data's order, which GLUE has, or else in the model's.
-        kind, notes = super().match_labels(examples, known)
-        return kind, notes + ([f'f1 is that of "{kind.order[1]}"'] if len(kind.order) == 2 else [])
+class ClassTargets(WholeTextTargets):
+    one_label = True
 
     def truth(self, example: Example) -> str:
         (label,) = labels_of(example)
@@ -66,11 +46,8 @@ class Classes(WholeTextKind):
     def target_value(self, example: Example) -> int:
         return self.labels.index(self.truth(example))
 
-    def describe_targets(self, values: Mapping[str, Any]) -> tuple[str, dict[int, str]]:
+    def describe(self, values: Mapping[str, Any]) -> tuple[str, dict[int, str]]:
         return self.labels[values["labels"]], {}
-
-    def predict(self, raw: np.ndarray, calibration: Calibration) -> str:
-        return self.labels[raw.argmax()]
 
     def score_sums(self, predicted: Sequence[str], truth: Sequence[str]) -> ScoreSums:
         return score_single_label(predicted, truth, self.order or self.labels)
@@ -81,32 +58,10 @@ class Classes(WholeTextKind):
             "always the most frequent class", self.score_sums([frequent] * len(truth), truth).scores
         )
 
-    def calibrate(self, outcomes: Outcomes) -> Calibration:
-        logits, numbers = np.stack(outcomes.raw_outputs), self.label_indices(outcomes.truth)
-        return fit_class_calibration(logits, numbers, self.labels, document_names(outcomes.examples))
 
-    def report_data(self, outcomes: Outcomes) -> ReportData:
-        logits, numbers = np.stack(outcomes.raw_outputs), self.label_indices(outcomes.truth)
-        rows = np.arange(len(numbers))
-        predictions = class_predictions(logits, numbers, self.labels, outcomes.calibration, rows)
-        return ReportData(
-            **vars(predictions),
-            counts=count_items(([p] for p in outcomes.predictions), ([t] for t in outcomes.truth), self.labels),
-            pairs=list(zip(outcomes.truth, outcomes.predictions, strict=True)),
-            examples=self.report_examples(outcomes, predictions.confidence, predictions.right),
-        )  # fmt: skip
-
-    def label_errors(self, outcomes: Outcomes) -> list[LabelError]:
-        likely = outcomes.calibration.probabilities(np.stack(outcomes.raw_outputs))
-        numbers = self.label_indices(outcomes.truth)
-        of_label = likely[np.arange(len(likely)), numbers]
-        return [
-            LabelError(example, true, predicted, float(1 - p), float(p))
-            for example, true, predicted, p in zip(
-                outcomes.examples, outcomes.truth, outcomes.predictions, of_label, strict=True
-            )
-            if predicted != true and true in self.labels
-        ]
+class ClassDecoder(WholeTextDecoder):
+    def predict(self, raw: np.ndarray, calibration: Calibration) -> str:
+        return self.labels[raw.argmax()]
 
     def probabilities(self, raw: np.ndarray, calibration: Calibration) -> np.ndarray:
         return calibration.probabilities(raw)
@@ -123,6 +78,63 @@ class Classes(WholeTextKind):
     def to_record(self, raw, calibration: Calibration, min_confidence: MinConfidence) -> dict[str, Any]:
         label, score = self.result_and_confidence(raw, calibration)
         return round_floats(asdict(label)) | abstention_fields(score, min_confidence, label.label)
+
+    def calibrate(self, outcomes: Outcomes) -> Calibration:
+        logits, numbers = np.stack(outcomes.raw_outputs), label_indices(outcomes.truth, self.labels)
+        return fit_class_calibration(logits, numbers, self.labels, document_names(outcomes.examples))
+
+
+class ClassPresentation(Presentation):
+    def report_data(self, outcomes: Outcomes) -> ReportData:
+        logits, numbers = np.stack(outcomes.raw_outputs), label_indices(outcomes.truth, outcomes.kind.labels)
+        rows, labels = np.arange(len(numbers)), outcomes.kind.labels
+        predictions = class_predictions(logits, numbers, labels, outcomes.calibration, rows)
+        return ReportData(
+            **vars(predictions),
+            counts=count_items(([p] for p in outcomes.predictions), ([t] for t in outcomes.truth), labels),
+            pairs=list(zip(outcomes.truth, outcomes.predictions, strict=True)),
+            examples=self.report_examples(outcomes, predictions.confidence, predictions.right),
+        )  # fmt: skip
+
+    def label_errors(self, outcomes: Outcomes) -> list[LabelError]:
+        likely = outcomes.calibration.probabilities(np.stack(outcomes.raw_outputs))
+        numbers = label_indices(outcomes.truth, outcomes.kind.labels)
+        of_label = likely[np.arange(len(likely)), numbers]
+        return [
+            LabelError(example, true, predicted, float(1 - p), float(p))
+            for example, true, predicted, p in zip(
+                outcomes.examples, outcomes.truth, outcomes.predictions, of_label, strict=True
+            )
+            if predicted != true and true in outcomes.kind.labels
+        ]
+
+
+class Classes(WholeTextKind):
+    name = "classes"
+    best_metric = "accuracy"
+    link = "softmax"
+    supports_contrastive = True
+    problem_type = "single_label_classification"
+    targets_class, decoder_class, presentation = ClassTargets, ClassDecoder, ClassPresentation()
+
+    @classmethod
+    def matches_layout(cls, layout: Layout) -> bool:
+        return len(layout.labels) > 1 and not cls.read_problem_type(layout).startswith(
+            ("multi_label", "regression")
+        )
+
+    def label_hint(self, examples: Sequence[Example], columns: ExampleColumns) -> str:
+        if len(self.labels) < 3 or not all(NUMBER.fullmatch(label) for label in self.labels):
+            return ""
+        return (
+            f"the labels are numbers, but are learnt as {len(self.labels):,} classes; --config.problem_type=regression "
+            "learns them as numbers"
+        )
+
+    def match_labels(self, examples: Sequence[Example], known: Sequence[str] = ()):
+        # f1 is that of the second label in the data's order, which GLUE has, or else in the model's.
+        kind, notes = super().match_labels(examples, known)
+        return kind, notes + ([f'f1 is that of "{kind.order[1]}"'] if len(kind.order) == 2 else [])
 
 
 def fit_class_calibration(

@@ -1,9 +1,9 @@
 """Multi-label classification: any number of labels for each text or pair."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -23,14 +23,14 @@ from bert_jax.predictions.calibration_fitting import (
     fit_binary_temperature,
     label_threshold,
 )
-from bert_jax.predictions.kind import Outcomes, round_floats
+from bert_jax.predictions.decoder import round_floats
+from bert_jax.predictions.example_reader import ExampleReader
+from bert_jax.predictions.kind import Outcomes
 from bert_jax.predictions.label_matching import unmatched_labels
+from bert_jax.predictions.presentation import Presentation
 from bert_jax.predictions.report_data import LabelError, ReportData
 from bert_jax.predictions.selective import MinConfidence, PredictedLabels, abstains, abstention_fields
-from bert_jax.predictions.whole_text_kind import Label, WholeTextKind, read_problem_type
-
-if TYPE_CHECKING:
-    from bert_jax.losses.loss import Loss
+from bert_jax.predictions.whole_text_kind import Label, WholeTextDecoder, WholeTextKind, WholeTextTargets
 
 
 def cell_reader(separator: str):
@@ -38,39 +38,9 @@ def cell_reader(separator: str):
     return lambda where, value: parse_labels(where, value, separator, parse_class)
 
 
-@dataclass(frozen=True)
-class Labels(WholeTextKind):
-    name = "labels"
-    best_metric = "f1_micro"
-    link = "sigmoid"
-    units = "labels of texts"
-    problem_type = "multi_label_classification"
-    separates_labels = True
-    label_format = LabelFormat("labels", cell_reader, may_be_blank=True)
-
-    @classmethod
-    def matches_layout(cls, layout: Layout) -> bool:
-        return read_problem_type(layout).startswith("multi_label")
-
-    def check_examples(self, examples: Sequence[Example]) -> None:
+class LabelTargets(WholeTextTargets):
+    def check(self, examples: Sequence[Example]) -> None:
         check_labels(examples, self.labels, fewest=1)
-
-    def label_hint(self, examples: Sequence[Example], columns: ExampleColumns) -> str:
-        joined = next((name for name in self.labels if len(split_label(name)) > 1), None)
-        if joined is None:
-            return ""
-        now = columns.label_separator or SEPARATOR
-        return (
-            f'the label "{joined}" may be several labels; set --config.data.columns.label_separator, now {now!r}, to '
-            "what stands between labels"
-        )
-
-    def match_labels(self, examples: Sequence[Example], known: Sequence[str] = ()):
-        new = set(label_names(examples)) - set(self.labels)
-        if any(not set(self.labels).isdisjoint(split_label(label)) for label in new):
-            hint = "set --label-separator to what stands between several labels in a cell"
-            raise unmatched_labels(examples, self.labels, hint)
-        return super().match_labels(examples, known)
 
     def truth(self, example: Example) -> set[str]:
         return {self.names.get(label, label) for label in labels_of(example)}
@@ -82,57 +52,22 @@ class Labels(WholeTextKind):
     def target_value(self, example: Example) -> np.ndarray:
         return multi_hot([self.truth(example)], self.labels)[0]
 
-    def describe_targets(self, values: Mapping[str, Any]) -> tuple[str, dict[int, str]]:
+    def describe(self, values: Mapping[str, Any]) -> tuple[str, dict[int, str]]:
         return " ".join(np.array(self.labels)[values["labels"]]) or "none", {}
 
-    def loss(self, logits, batch: dict, label_weights, smoothing: float = 0.0) -> "Loss":
+    def loss(self, logits, batch: dict, label_weights, smoothing: float = 0.0):
         from bert_jax.losses.loss import binary_cross_entropy
 
         return binary_cross_entropy(logits, batch["labels"], label_weights)
 
-    def predict(self, raw: np.ndarray, calibration: Calibration) -> set[str]:
-        chosen = self.probabilities(raw, calibration) > calibration.decision_thresholds(len(self.labels))
-        return {self.labels[i] for i in np.flatnonzero(chosen)}
-
     def score_sums(self, predicted: Sequence[set], truth: Sequence[set]) -> ScoreSums:
         return score_multi_label(predicted, truth, self.labels)
 
-    def calibrate(self, outcomes: Outcomes) -> Calibration:
-        logits, truth = np.stack(outcomes.raw_outputs), multi_hot(outcomes.truth, self.labels)
-        return fit_label_calibration(logits, truth, self.labels, document_names(outcomes.examples))
 
-    def report_data(self, outcomes: Outcomes) -> ReportData:
-        logits, truth = np.stack(outcomes.raw_outputs), self.known_truth(outcomes)
-        rows = np.arange(len(truth))
-        predictions = label_predictions(logits, truth, self.labels, outcomes.calibration, rows)
-        right = np.array([p == t for p, t in zip(outcomes.predictions, outcomes.truth, strict=True)])
-        return ReportData(
-            **vars(predictions) | {"correct": right},
-            counts=count_items(outcomes.predictions, outcomes.truth, self.labels),
-            pairs=[pair for sets in zip(outcomes.predictions, outcomes.truth, strict=True) for pair in confused(*sets)],
-            examples=self.report_examples(outcomes, predictions.confidence, right),
-        )  # fmt: skip
-
-    def known_truth(self, outcomes: Outcomes) -> np.ndarray:
-        """Return [texts, labels]: which labels each text has, without those that the model does not know."""
-        return multi_hot([labels & set(self.labels) for labels in outcomes.truth], self.labels)
-
-    def label_errors(self, outcomes: Outcomes) -> list[LabelError]:
-        likely = outcomes.calibration.probabilities(np.stack(outcomes.raw_outputs), multi_label=True)
-        truth, predicted = self.known_truth(outcomes), multi_hot(outcomes.predictions, self.labels)
-        # The probability that each label is rightly given or left out if the model disagrees, and 1 if it agrees.
-        of_label = np.where(truth == predicted, 1, np.where(truth, likely, 1 - likely))
-        errors = []
-        for i in np.flatnonzero((truth != predicted).any(1)).tolist():
-            n = of_label[i].argmin()
-            sides = self.labels[n], f"not {self.labels[n]}"
-            label, other = sides if truth[i, n] else sides[::-1]
-            p = float(of_label[i, n])
-            errors.append(LabelError(outcomes.examples[i], label, other, 1 - p, p))
-        return errors
-
-    def prediction_text(self, prediction: set[str], example: Example) -> str:
-        return ", ".join(sorted(prediction)) or "none"
+class LabelDecoder(WholeTextDecoder):
+    def predict(self, raw: np.ndarray, calibration: Calibration) -> set[str]:
+        chosen = self.probabilities(raw, calibration) > calibration.decision_thresholds(len(self.labels))
+        return {self.labels[i] for i in np.flatnonzero(chosen)}
 
     def predicted_value(self, raw: np.ndarray, calibration: Calibration) -> np.ndarray:
         chosen = self.predict(raw, calibration)
@@ -179,6 +114,80 @@ class Labels(WholeTextKind):
         if isinstance(min_confidence, Mapping):
             return [label for label in result if not abstains(label.score, min_confidence, label.label)]
         return super().keep_confident(result, confidence, min_confidence)
+
+    def calibrate(self, outcomes: Outcomes) -> Calibration:
+        logits, truth = np.stack(outcomes.raw_outputs), multi_hot(outcomes.truth, self.labels)
+        return fit_label_calibration(logits, truth, self.labels, document_names(outcomes.examples))
+
+
+class LabelPresentation(Presentation):
+    units = "labels of texts"
+
+    def report_data(self, outcomes: Outcomes) -> ReportData:
+        logits, truth = np.stack(outcomes.raw_outputs), self.known_truth(outcomes)
+        rows = np.arange(len(truth))
+        predictions = label_predictions(logits, truth, outcomes.kind.labels, outcomes.calibration, rows)
+        right = np.array([p == t for p, t in zip(outcomes.predictions, outcomes.truth, strict=True)])
+        return ReportData(
+            **vars(predictions) | {"correct": right},
+            counts=count_items(outcomes.predictions, outcomes.truth, outcomes.kind.labels),
+            pairs=[pair for sets in zip(outcomes.predictions, outcomes.truth, strict=True) for pair in confused(*sets)],
+            examples=self.report_examples(outcomes, predictions.confidence, right),
+        )  # fmt: skip
+
+    def known_truth(self, outcomes: Outcomes) -> np.ndarray:
+        """Return [texts, labels]: which labels each text has, without those that the model does not know."""
+        return multi_hot(
+            [labels & set(outcomes.kind.labels) for labels in outcomes.truth], outcomes.kind.labels
+        )
+
+    def label_errors(self, outcomes: Outcomes) -> list[LabelError]:
+        likely = outcomes.calibration.probabilities(np.stack(outcomes.raw_outputs), multi_label=True)
+        truth, predicted = self.known_truth(outcomes), multi_hot(outcomes.predictions, outcomes.kind.labels)
+        # The probability that each label is rightly given or left out if the model disagrees, and 1 if it agrees.
+        of_label = np.where(truth == predicted, 1, np.where(truth, likely, 1 - likely))
+        errors = []
+        for i in np.flatnonzero((truth != predicted).any(1)).tolist():
+            n = of_label[i].argmin()
+            sides = outcomes.kind.labels[n], f"not {outcomes.kind.labels[n]}"
+            label, other = sides if truth[i, n] else sides[::-1]
+            p = float(of_label[i, n])
+            errors.append(LabelError(outcomes.examples[i], label, other, 1 - p, p))
+        return errors
+
+    def prediction_text(self, prediction: set[str], example: Example) -> str:
+        return ", ".join(sorted(prediction)) or "none"
+
+
+class Labels(WholeTextKind):
+    name = "labels"
+    best_metric = "f1_micro"
+    link = "sigmoid"
+    problem_type = "multi_label_classification"
+    separates_labels = True
+    reader = ExampleReader(LabelFormat("labels", cell_reader, may_be_blank=True))
+    targets_class, decoder_class, presentation = LabelTargets, LabelDecoder, LabelPresentation()
+
+    @classmethod
+    def matches_layout(cls, layout: Layout) -> bool:
+        return cls.read_problem_type(layout).startswith("multi_label")
+
+    def label_hint(self, examples: Sequence[Example], columns: ExampleColumns) -> str:
+        joined = next((name for name in self.labels if len(split_label(name)) > 1), None)
+        if joined is None:
+            return ""
+        now = columns.label_separator or SEPARATOR
+        return (
+            f'the label "{joined}" may be several labels; set --config.data.columns.label_separator, now {now!r}, to '
+            "what stands between labels"
+        )
+
+    def match_labels(self, examples: Sequence[Example], known: Sequence[str] = ()):
+        new = set(label_names(examples)) - set(self.labels)
+        if any(not set(self.labels).isdisjoint(split_label(label)) for label in new):
+            hint = "set --label-separator to what stands between several labels in a cell"
+            raise unmatched_labels(examples, self.labels, hint)
+        return super().match_labels(examples, known)
 
 
 def fit_label_calibration(

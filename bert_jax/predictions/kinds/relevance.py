@@ -4,9 +4,9 @@ Ranking metrics are per query: all pairs of a query are ranked together.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -32,13 +32,12 @@ from bert_jax.predictions.calibration_fitting import (
     document_names,
     fit_logistic,
 )
-from bert_jax.predictions.kind import Outcomes, TextWindows
+from bert_jax.predictions.example_reader import ExampleReader, TextWindows
+from bert_jax.predictions.kind import Outcomes
+from bert_jax.predictions.presentation import Presentation
 from bert_jax.predictions.report_data import LabelError, ReportData
 from bert_jax.predictions.selective import MinConfidence, abstains
-from bert_jax.predictions.whole_text_kind import WholeTextKind
-
-if TYPE_CHECKING:
-    from bert_jax.losses.loss import Loss
+from bert_jax.predictions.whole_text_kind import WholeTextDecoder, WholeTextKind, WholeTextTargets
 
 LABELS = ("LABEL_0",)  # the name of the only output in transformers
 WORDS = ("not relevant", "relevant")
@@ -58,44 +57,15 @@ class Judgement(NamedTuple):
         return self.grade if self.relevant else 0.0
 
 
-@dataclass(frozen=True)
-class Relevance(WholeTextKind):
-    """The relevance of pairs. `raw` is the logit, and a prediction is the probability."""
-
-    name = "relevance"
-    heads, title = ("classify",), "relevance of documents for queries"
-    best_metric = retrieval.MAIN_METRIC
-    units = abstention_units = "pairs"
-    detects_out_of_scope = False
-    label_target = Target("float32")
-
-    @classmethod
-    def matches_layout(cls, layout: Layout) -> bool:
-        return layout.is_cross_encoder
-
-    @classmethod
-    def from_layout(cls, layout: Layout) -> Self:
-        if len(layout.labels) != 1:
-            raise BertJaxError(
-                f"this model gives {len(layout.labels)} numbers for a pair; a cross-encoder gives one"
-            )
-        return cls(LABELS)
-
-    @property
-    def hf_config_keys(self) -> dict[str, Any]:
-        return super().hf_config_keys | CROSS_ENCODER
-
-    @classmethod
-    def read_examples(cls, spec: str, columns: ExampleColumns = AUTODETECT, most: int = 0) -> list[Example]:
+class CandidateReader(ExampleReader):
+    def read(self, spec: str, columns: ExampleColumns = AUTODETECT, most: int = 0) -> list[Example]:
         lists = read_candidates(spec, candidate_columns(spec, columns), most)
         return [pair for candidates in lists for pair in candidates.pairs()]
 
-    @classmethod
-    def describe_columns(cls, spec: str, columns: ExampleColumns) -> str:
+    def describe_columns(self, spec: str, columns: ExampleColumns) -> str:
         return describe_columns(spec, candidate_columns(spec, columns), "--text, --text-pair or --label")
 
-    @classmethod
-    def complete_columns(cls, where: str, row: Mapping, columns: ExampleColumns) -> ExampleColumns:
+    def complete_columns(self, where: str, row: Mapping, columns: ExampleColumns) -> ExampleColumns:
         if columns.text or columns.text_pair:
             return columns
         query, passage = find_query_and_passage([name for name, cell in row.items() if isinstance(cell, str)])
@@ -103,15 +73,10 @@ class Relevance(WholeTextKind):
             return columns
         return replace(columns, text=query[0], text_pair=passage[0])
 
-    @classmethod
-    def from_examples(cls, train: Sequence[Example], known: Sequence[str] = ()) -> Self:
-        return cls(LABELS)
 
-    def check_examples(self, examples: Sequence[Example]) -> None:
-        pass  # any grade is allowed
-
-    def match_labels(self, examples: Sequence[Example], known: Sequence[str] = ()):
-        return self, []
+class RelevanceTargets(WholeTextTargets):
+    named_labels = False
+    label_target = Target("float32")
 
     def truth(self, example: Example) -> Judgement:
         assert isinstance(example.label, float)
@@ -120,26 +85,16 @@ class Relevance(WholeTextKind):
     def counted_labels(self, example: Example) -> Iterable[str]:
         return [WORDS[self.truth(example).relevant]]
 
-    def combine_windows(self, text, windows: TextWindows, logits: Sequence) -> float:
-        """Return the logit of the most relevant window: a document is relevant if a part of it is."""
-        return float(np.max(logits))
-
     def target_value(self, example: Example) -> float:
         return self.truth(example).grade
 
-    def describe_targets(self, values: Mapping[str, Any]) -> tuple[str, dict[int, str]]:
+    def describe(self, values: Mapping[str, Any]) -> tuple[str, dict[int, str]]:
         return f"{values['labels']:g}" if values["label_weights"] else "", {}
 
-    def loss(self, logits, batch: dict, label_weights, smoothing: float = 0.0) -> "Loss":
+    def loss(self, logits, batch: dict, label_weights, smoothing: float = 0.0):
         from bert_jax.losses.loss import binary_cross_entropy
 
         return binary_cross_entropy(logits, batch["labels"][..., None], label_weights)
-
-    def predict(self, raw: float, calibration: Calibration) -> float:
-        return float(relevance_probability(np.array(raw), calibration))
-
-    def is_right(self, predicted: float, truth: Judgement) -> bool:
-        return (predicted >= RELEVANT) == truth.relevant
 
     def score_sums(self, predicted: Sequence[float], truth: Sequence[Judgement]) -> ScoreSums:
         check_lengths(predicted, truth)
@@ -152,36 +107,19 @@ class Relevance(WholeTextKind):
             [retrieval.sort_by_score(of_query) for of_query in scores.values()], [*grades.values()]
         )
 
-    def calibrate(self, outcomes: Outcomes) -> Calibration:
-        logits, truth = np.array(outcomes.raw_outputs, np.float64), true_relevance(outcomes)
-        unscaled = Calibration(Relevance.name, LABELS, (1.0,))
+    def is_right(self, predicted: float, truth: Judgement) -> bool:
+        return (predicted >= RELEVANT) == truth.relevant
 
-        def scaled(rows: ExampleIndices) -> Calibration:
-            slope, offset = fit_logistic(logits[rows], truth[rows])
-            return replace(unscaled, temperatures=(1 / slope,), offset=offset)
 
-        apply, documents = partial(relevance_predictions, logits, truth), document_names(outcomes.examples)
-        return cross_fitted([lambda rows: unscaled, scaled], apply, documents)
+class RelevanceDecoder(WholeTextDecoder):
+    """`raw` is the logit, and a prediction is the probability."""
 
-    def report_data(self, outcomes: Outcomes) -> ReportData:
-        logits, truth = np.array(outcomes.raw_outputs, np.float64), true_relevance(outcomes)
-        predictions = relevance_predictions(logits, truth, outcomes.calibration, np.arange(len(truth)))
-        right = (predictions.calibrated >= RELEVANT) == truth
-        examples = self.report_examples(outcomes, predictions.calibrated, right)
-        return ReportData(**vars(predictions), examples=examples)
+    def combine_windows(self, text, windows: TextWindows, logits: Sequence) -> float:
+        """Return the logit of the most relevant window: a document is relevant if a part of it is."""
+        return float(np.max(logits))
 
-    def label_errors(self, outcomes: Outcomes) -> list[LabelError]:
-        rows = zip(outcomes.examples, true_relevance(outcomes).tolist(), outcomes.predictions, strict=True)
-        doubts = [(example, right, 1 - p if right else p) for example, right, p in rows]
-        return [
-            LabelError(example, WORDS[right], WORDS[not right], doubt, 1 - doubt)
-            for example, right, doubt in doubts
-            if doubt > DOUBTFUL
-        ]
-
-    def prediction_text(self, prediction, example: Example) -> str:
-        is_relevant = prediction.relevant if isinstance(prediction, Judgement) else prediction >= RELEVANT
-        return WORDS[is_relevant]
+    def predict(self, raw: float, calibration: Calibration) -> float:
+        return float(relevance_probability(np.array(raw), calibration))
 
     def result_and_confidence(self, raw: float, calibration: Calibration) -> tuple[float, float]:
         """Return the probability twice: a guaranteed precision is the share of relevant documents above a threshold."""
@@ -207,6 +145,70 @@ class Relevance(WholeTextKind):
         if min_confidence is not None:
             is_relevant = not abstains(probability, min_confidence)
         return {"relevance": round(probability, 6), "relevant": is_relevant}
+
+    def calibrate(self, outcomes: Outcomes) -> Calibration:
+        logits, truth = np.array(outcomes.raw_outputs, np.float64), true_relevance(outcomes)
+        unscaled = Calibration(Relevance.name, LABELS, (1.0,))
+
+        def scaled(rows: ExampleIndices) -> Calibration:
+            slope, offset = fit_logistic(logits[rows], truth[rows])
+            return replace(unscaled, temperatures=(1 / slope,), offset=offset)
+
+        apply, documents = partial(relevance_predictions, logits, truth), document_names(outcomes.examples)
+        return cross_fitted([lambda rows: unscaled, scaled], apply, documents)
+
+
+class RelevancePresentation(Presentation):
+    units = abstention_units = "pairs"
+
+    def report_data(self, outcomes: Outcomes) -> ReportData:
+        logits, truth = np.array(outcomes.raw_outputs, np.float64), true_relevance(outcomes)
+        predictions = relevance_predictions(logits, truth, outcomes.calibration, np.arange(len(truth)))
+        right = (predictions.calibrated >= RELEVANT) == truth
+        examples = self.report_examples(outcomes, predictions.calibrated, right)
+        return ReportData(**vars(predictions), examples=examples)
+
+    def label_errors(self, outcomes: Outcomes) -> list[LabelError]:
+        rows = zip(outcomes.examples, true_relevance(outcomes).tolist(), outcomes.predictions, strict=True)
+        doubts = [(example, right, 1 - p if right else p) for example, right, p in rows]
+        return [
+            LabelError(example, WORDS[right], WORDS[not right], doubt, 1 - doubt)
+            for example, right, doubt in doubts
+            if doubt > DOUBTFUL
+        ]
+
+    def prediction_text(self, prediction, example: Example) -> str:
+        is_relevant = prediction.relevant if isinstance(prediction, Judgement) else prediction >= RELEVANT
+        return WORDS[is_relevant]
+
+
+class Relevance(WholeTextKind):
+    name = "relevance"
+    heads, title = ("classify",), "relevance of documents for queries"
+    best_metric = retrieval.MAIN_METRIC
+    detects_out_of_scope = False
+    reader = CandidateReader()
+    targets_class, decoder_class, presentation = RelevanceTargets, RelevanceDecoder, RelevancePresentation()
+
+    @classmethod
+    def matches_layout(cls, layout: Layout) -> bool:
+        return layout.is_cross_encoder
+
+    @classmethod
+    def from_layout(cls, layout: Layout) -> Self:
+        if len(layout.labels) != 1:
+            raise BertJaxError(
+                f"this model gives {len(layout.labels)} numbers for a pair; a cross-encoder gives one"
+            )
+        return cls(LABELS)
+
+    @property
+    def hf_config_keys(self) -> dict[str, Any]:
+        return super().hf_config_keys | CROSS_ENCODER
+
+    @classmethod
+    def from_examples(cls, train: Sequence[Example], known: Sequence[str] = ()) -> Self:
+        return cls(LABELS)
 
 
 def true_relevance(outcomes: Outcomes) -> np.ndarray:

@@ -166,7 +166,7 @@ async def score_labels(call: Call, texts: list, truncate: bool = True, function:
         if function in ("sigmoid", "softmax"):
             scores = model.calibration.probabilities(scores, multi_label=function == "sigmoid")
         elif function is None:
-            scores = model.kind.label_scores(outcome.raw, model.calibration)
+            scores = model.kind.decoder.label_scores(outcome.raw, model.calibration)
         order = np.argsort(-scores, kind="stable")
         labels = model.labels or ("LABEL_0",)
         scored.append([{"score": float(scores[n]), "label": labels[n]} for n in order])

@@ -46,7 +46,9 @@ def test_packed_and_bucketed_rows_give_the_gradients_of_padded_ones(make, kind):
     def gradient(layout):
         config = BatchConfig(layout, examples=12, steps=1, seed=0, width=32, layers=1, longest=48)
         found = arrange([sizes], config, rows=3 * (layout == "packed"))
-        batch = collate_rows(pieces, found.steps[0], found.lengths[0], found.max_pieces, 0, task.kind.targets)
+        batch = collate_rows(
+            pieces, found.steps[0], found.lengths[0], found.max_pieces, 0, task.kind.targets.arrays
+        )
 
         def loss(params):
             return sum(loss.mean for loss in task.losses(task.outputs(params, batch), batch).values())
@@ -86,7 +88,7 @@ def test_rows_have_more_lengths_where_padding_costs_more_than_programs():
 def epochs(**changes):
     task, pieces = classify_pieces("classes")
     config = replace(BatchConfig("packed", 4, steps=9, seed=0, width=32, layers=1, longest=48), **changes)
-    seen, targets = [], task.kind.targets
+    seen, targets = [], task.kind.targets.arrays
     evaluate = lambda found: seen.append(found) or {}  # noqa: E731
     data = Epochs(pieces, pieces[:7], targets, TOKENIZER, config, evaluate, each_token=False)
     return data, pieces, seen

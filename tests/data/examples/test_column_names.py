@@ -26,12 +26,14 @@ def test_a_query_is_the_first_text_to_every_verb(tmp_path):
     for labelled in (
         read_groups(path, GroupColumns()),
         read_candidates(path, CandidateColumns()),
-        Classes.read_examples(path),
-        Relevance.read_examples(path),
+        Classes.reader.read(path),
+        Relevance.reader.read(path),
     ):
         assert [example.text for example in labelled] == expected
     for kind in (Classes(("a", "b")), Relevance(("LABEL_0",))):
-        assert [example.text for example in PredictionInput(path).examples(AUTODETECT, kind)] == expected
+        assert [
+            example.text for example in PredictionInput(path).examples(AUTODETECT, kind.reader)
+        ] == expected
 
 
 @pytest.mark.parametrize(
@@ -39,7 +41,7 @@ def test_a_query_is_the_first_text_to_every_verb(tmp_path):
 )
 def test_a_cross_encoder_predicts_from_the_columns_it_learns_from(names, tmp_path):
     path = write_jsonl(tmp_path / "t.jsonl", [{name: f"{name} {n}" for name in names} for n in range(2)])
-    examples = PredictionInput(path).examples(AUTODETECT, Relevance(("LABEL_0",)))
+    examples = PredictionInput(path).examples(AUTODETECT, Relevance.reader)
     assert [example.text for example in examples] == [
         (f"{names[-1]} {n}", f"{names[-2]} {n}") for n in range(2)
     ]

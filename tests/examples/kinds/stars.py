@@ -1,7 +1,6 @@
 """An invented kind of prediction: stars from 1 to 5, learnt as a number that is rounded, right where the star is."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,47 +18,31 @@ from bert_jax.predictions.calibration_fitting import (
     document_names,
     fit_logistic,
 )
+from bert_jax.predictions.example_reader import ExampleReader
 from bert_jax.predictions.kind import Outcomes
+from bert_jax.predictions.presentation import Presentation
 from bert_jax.predictions.report_data import ReportData
 from bert_jax.predictions.selective import abstention_fields
-from bert_jax.predictions.whole_text_kind import WholeTextKind
+from bert_jax.predictions.whole_text_kind import WholeTextDecoder, WholeTextKind, WholeTextTargets
 
 
-@dataclass(frozen=True)
-class Stars(WholeTextKind):
-    name = "stars"
-    best_metric = "exact"
-    label_format = LabelFormat(
-        "stars", lambda separator: lambda place, value: int(parse_number_cell(place, value))
-    )
+class StarTargets(WholeTextTargets):
+    named_labels = False
+    label_target = Target("float32")
 
-    @classmethod
-    def from_examples(cls, train, known=()):
-        return cls(("STARS",))
-
-    def check_examples(self, examples):
+    def check(self, examples):
         assert all(1 <= example.label <= 5 for example in examples)
-
-    def match_labels(self, examples, known=()):
-        return self, []
 
     def truth(self, example: Example) -> int:
         return example.label
 
     target_value = truth
 
-    @property
-    def target(self) -> Target:
-        return Target("float32")
-
-    def describe_targets(self, values: Mapping[str, Any]):
+    def describe(self, values: Mapping[str, Any]):
         return f"{values['labels']} stars", {}
 
     def loss(self, logits, batch, weight, smoothing=0.0):
         return squared_error(logits[..., 0], batch["labels"] - 3.0, weight)
-
-    def predict(self, raw, calibration: Calibration) -> int:
-        return int(np.clip(round(3 + float(raw[0])), 1, 5))
 
     def score_sums(self, predicted, truth) -> ScoreSums:
         apart = np.abs(np.array(predicted, float) - truth)
@@ -68,7 +51,12 @@ class Stars(WholeTextKind):
             rows, lambda sums: {n: sums[..., i] / sums[..., 2] for i, n in enumerate(("exact", "near"))}
         )
 
-    def confidence(self, raws, calibration: Calibration):
+
+class StarDecoder(WholeTextDecoder):
+    def predict(self, raw, calibration: Calibration) -> int:
+        return int(np.clip(round(3 + float(raw[0])), 1, 5))
+
+    def confidences(self, raws, calibration: Calibration):
         """The nearer to the middle of a star, the surer."""
         numbers = 3 + np.array([float(raw[0]) for raw in raws])
         odds = 2 - 8 * np.abs(numbers - np.clip(np.round(numbers), 1, 5))
@@ -78,7 +66,7 @@ class Stars(WholeTextKind):
     def calibrate(self, outcomes: Outcomes) -> Calibration:
         right, before = (
             np.equal(outcomes.predictions, outcomes.truth),
-            self.confidence(outcomes.raw_outputs, UNCALIBRATED),
+            self.confidences(outcomes.raw_outputs, UNCALIBRATED),
         )
 
         def fitted(rows) -> Calibration:
@@ -86,17 +74,27 @@ class Stars(WholeTextKind):
             return Calibration(self.name, (), (1 / slope,), offset=offset)
 
         def judge(calibration, rows) -> CalibratedPredictions:
-            after = self.confidence(outcomes.raw_outputs, calibration)[rows]
+            after = self.confidences(outcomes.raw_outputs, calibration)[rows]
             return CalibratedPredictions(before[rows], after, right[rows], after, right[rows], rows)
 
         return cross_fitted([fitted], judge, document_names(outcomes.examples))
 
+    def result_and_confidence(self, raw, calibration):
+        return self.predict(raw, calibration), float(self.confidences([raw], calibration)[0])
+
+    def to_record(self, raw, calibration, enough):
+        stars, score = self.result_and_confidence(raw, calibration)
+        return {"stars": stars, "score": score} | abstention_fields(score, enough)
+
+
+class StarPresentation(Presentation):
     def prediction_text(self, prediction, example) -> str:
         return f"{prediction} stars"
 
     def report_data(self, outcomes: Outcomes) -> ReportData:
+        decoder = outcomes.kind.decoder
         before, after = (
-            self.confidence(outcomes.raw_outputs, c) for c in (UNCALIBRATED, outcomes.calibration)
+            decoder.confidences(outcomes.raw_outputs, c) for c in (UNCALIBRATED, outcomes.calibration)
         )
         right, sides = np.equal(outcomes.predictions, outcomes.truth), (outcomes.predictions, outcomes.truth)
         return ReportData(
@@ -106,12 +104,18 @@ class Stars(WholeTextKind):
             examples=self.report_examples(outcomes, after, right),
         )  # fmt: skip
 
-    def result_and_confidence(self, raw, calibration):
-        return self.predict(raw, calibration), float(self.confidence([raw], calibration)[0])
 
-    def to_record(self, raw, calibration, enough):
-        stars, score = self.result_and_confidence(raw, calibration)
-        return {"stars": stars, "score": score} | abstention_fields(score, enough)
+class Stars(WholeTextKind):
+    name = "stars"
+    best_metric = "exact"
+    reader = ExampleReader(
+        LabelFormat("stars", lambda separator: lambda place, value: int(parse_number_cell(place, value)))
+    )
+    targets_class, decoder_class, presentation = StarTargets, StarDecoder, StarPresentation()
+
+    @classmethod
+    def from_examples(cls, train, known=()):
+        return cls(("STARS",))
 
 
 KIND = Stars

@@ -19,24 +19,14 @@ from bert_jax.losses.loss import Loss, weighted_loss
 from bert_jax.predictions.calibration import UNCALIBRATED, Calibration
 from bert_jax.predictions.calibration_fitting import CalibratedPredictions, cross_fitted, document_names
 from bert_jax.predictions.kind import KINDS, Outcomes
-from bert_jax.predictions.kinds.classes import Classes
+from bert_jax.predictions.kinds.classes import ClassDecoder, Classes
+from bert_jax.predictions.label_matching import label_indices
 from bert_jax.tasks import classify
 
 
-@dataclass(frozen=True)
-class Focal(Classes):
-    """Classes, read from the mean of the states, whose mean confidence is calibrated to their accuracy."""
-
-    name = "focal"
-    heads = ("classify_mean",)
-    problem_type = ""  # config.json names the kind
-
-    @classmethod
-    def matches_layout(cls, layout) -> bool:
-        return False
-
+class FocalDecoder(ClassDecoder):
     def calibrate(self, outcomes: Outcomes) -> Calibration:
-        logits, truth = np.stack(outcomes.raw_outputs), self.label_indices(outcomes.truth)
+        logits, truth = np.stack(outcomes.raw_outputs), label_indices(outcomes.truth, self.labels)
         right = logits.argmax(-1) == truth
 
         def fitted(rows) -> Calibration:
@@ -51,6 +41,19 @@ class Focal(Classes):
             return CalibratedPredictions(before, after, right[rows], after, right[rows], rows)
 
         return cross_fitted((fitted,), judge, document_names(outcomes.examples))
+
+
+class Focal(Classes):
+    """Classes, read from the mean of the states, whose mean confidence is calibrated to their accuracy."""
+
+    name = "focal"
+    heads = ("classify_mean",)
+    problem_type = ""  # config.json names the kind
+    decoder_class = FocalDecoder
+
+    @classmethod
+    def matches_layout(cls, layout) -> bool:
+        return False
 
 
 KINDS["focal"] = Focal
