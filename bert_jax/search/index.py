@@ -158,9 +158,8 @@ class Index(IndexReader):
 
         settings = IndexSettings(self.path, IndexOptions(**self.given))
         if update.source:
-            settings.encoders = {
-                name: self.encoder_of(name) for name in settings.manifest.models
-            }  # loaded once
+            # The models that this index has loaded already.
+            settings.encoders = {name: self.encoder_of(name) for name in settings.manifest.models}
         counts = update_index(settings, update, warn_caller).counts
         self.refresh()
         return counts

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from bert_jax.core.errors import BertJaxError, NonFiniteError
+from bert_jax.core.hashes import is_whole, read_hashes
 from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.training import checkpoint
 from bert_jax.training.checkpoint import Checkpoints
@@ -205,6 +206,23 @@ def test_going_on_from_a_model_directory(finished_run, tmp_path, capsys):
     other, _ = tiny_pretraining(layers=2)
     with pytest.raises(BertJaxError, match="--config.model.num_hidden_layers=1"):
         warm_start.check_sizes(init, saved, other.layout.config)
+
+
+def test_a_model_takes_its_place_with_all_its_files_or_not_at_all(tmp_path):
+    task, config = tiny_pretraining()
+
+    def complete(model, fails=False):
+        assert (model / "model.safetensors").exists() and not (tmp_path / "model").exists()
+        (model / "README.md").write_text("a card")
+        if fails:
+            raise OSError(errno.ENOSPC, "the disk is full")
+        return "a result"
+
+    with pytest.raises((OSError, BertJaxError)):
+        train(task, Batches(), config, tmp_path, complete=lambda model: complete(model, fails=True))
+    assert not (tmp_path / "model").exists()
+    assert train(task, Batches(), config, tmp_path, complete=complete) == "a result"
+    assert is_whole(tmp_path / "model") and "README.md" in read_hashes(tmp_path / "model")
 
 
 def test_the_speed_of_a_line_is_that_of_its_steps_without_compiling_and_evaluations(monkeypatch):
