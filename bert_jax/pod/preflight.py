@@ -45,14 +45,16 @@ def preflight(spec: str, overrides: Sequence[str], topology: str, price: float |
 
 def compile_in_subprocess(spec: str, overrides: Sequence[str], where: Slice) -> dict:
     """Return the result of pod/compile.py, run in its own process: libtpu does not mix with a running JAX program."""
+    if find_spec("libtpu") is None:
+        raise BertJaxError(
+            f"the step cannot be compiled for {where}: the TPU compiler is not installed; pip install 'jax[tpu]'"
+        )
     print_line(f"compiling the step for {where}, which takes a minute or more")
     request = {"config": spec, "overrides": list(overrides), "topology": str(where)}
     command = [sys.executable, "-m", "bert_jax.pod.compile", json.dumps(request)]
     ran = subprocess.run(command, env=os.environ | ENVIRONMENT, capture_output=True, text=True)
     if ran.returncode:
         last = (ran.stderr.strip().splitlines() or ["without a message"])[-1]
-        if find_spec("libtpu") is None:
-            last = "the TPU compiler is not installed; pip install 'jax[tpu]'"
         raise BertJaxError(f"the step could not be compiled for {where} ({last[:300]})")
     *notes, last = ran.stdout.splitlines()
     result = json.loads(last)
