@@ -13,7 +13,7 @@ from bert_jax.text.tokenizer import Tokenizer
 def format_examples(kind: Kind, data: Epochs, step: int, rows: int) -> str:
     check_step(data, step)
     lines, colour = [], is_coloured()
-    for row, pieces in enumerate(data.rows_of(step)[:rows]):
+    for row, pieces in enumerate(list_rows(data, step)[:rows]):
         tokens = f"{sum(map(len, pieces))} of {data.row_length(step)} tokens"
         lines.append(f"step {step} row {row}: {pluralize(len(pieces), 'example')}, {tokens}")
         lines += [f"  {format_piece(kind, piece, data.tokenizer, colour)}" for piece in pieces]
@@ -43,6 +43,11 @@ def format_piece(kind: Kind, piece: EncodedExample, tokenizer: Tokenizer, colour
 
 MARKS = (CYAN, GREEN, RED)
 ROLES = ("anchor", "positive", "negative")
+
+
+def list_rows(data: Epochs, step: int) -> list[list[EncodedExample]]:
+    pieces = [data.train[i] for i in data.chosen[step]]
+    return [[pieces[i] for i in row] for row in data.arrangement.steps[step]]
 
 
 def list_groups(data: Epochs, step: int, texts_per_group: int) -> list[list[EncodedExample]]:

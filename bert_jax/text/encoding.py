@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from bert_jax.core.errors import BertJaxError
+
 Text = str | tuple[str, str]  # a text, or a pair of texts
 EncodedSubwords = tuple[list[int], list[tuple[int, int]]]  # ids and their character spans
 
@@ -40,6 +42,16 @@ class Template:
 
     def specials(self, pair: bool) -> int:
         return len(self.prefix) + len(self.suffix) + (len(self.middle) if pair else 0)
+
+    def room(self, max_length: int, pair: bool) -> int:
+        """Return how many of `max_length` tokens are left for a text, or for both texts of a pair."""
+        specials, sides = self.specials(pair), "a pair" if pair else "a text"
+        if max_length < specials + 1 + pair:
+            raise BertJaxError(
+                f"{max_length} tokens have no room for {sides} and its {specials} special tokens; allow "
+                f"{specials + 1 + pair} or more"
+            )
+        return max_length - specials
 
     def fill(self, first: EncodedSubwords, second: EncodedSubwords | None, dropped: int = 0) -> Encoding:
         """Put the special tokens around the pieces.

@@ -106,24 +106,19 @@ class Tokenizer:
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Return only the ids of texts, without special tokens; this is the fast path for preparing a corpus."""
-        encoded = self._batches(self.rust.encode_batch_fast, sanitize_texts(texts))
+        encoded = encode_in_batches(self.rust.encode_batch_fast, sanitize_texts(texts))
         return [encoding.ids for encoding in encoded]
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ids, without special tokens."""
-        self._check(ids)
+        check_ids(ids, self.size)
         special = self.special.all
         return self.rust.decode([i for i in ids if i not in special], skip_special_tokens=True)
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """Return the vocabulary's entry for each id, special tokens included."""
-        self._check(ids)
+        check_ids(ids, self.size)
         return [self.rust.id_to_token(i) or "" for i in ids]
-
-    def _check(self, ids: Sequence[int]) -> None:
-        for i in ids:
-            if not isinstance(i, int | np.integer) or not 0 <= i < self.size:
-                raise BertJaxError(f"id {i!r:.40} is outside the vocabulary of {self.size} entries")
 
     def save(self, directory) -> None:
         """Write the files from which this package and `transformers` open the same tokenizer."""
@@ -138,11 +133,6 @@ class Tokenizer:
         inputs = self.settings.config.get("model_input_names")
         inputs = inputs or ["input_ids", "attention_mask"] + ["token_type_ids"] * self.template.second
         return {"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": inputs}
-
-    @staticmethod
-    def _batches(encode, texts: list[str]):
-        for start in range(0, len(texts), BATCH):
-            yield from encode(texts[start : start + BATCH], add_special_tokens=False)
 
     def __repr__(self) -> str:
         t = self.template
@@ -161,7 +151,7 @@ class Tokenizer:
             dropped = 0
             if max_length is not None:
                 have = len(first[0]), len(second[0]) if second else 0
-                keep = TRUNCATIONS[truncation](*have, self._room(max_length, second is not None))
+                keep = TRUNCATIONS[truncation](*have, self.template.room(max_length, second is not None))
                 dropped = sum(have) - sum(keep)
                 if dropped:
                     first = first[0][: keep[0]], first[1][: keep[0]]
@@ -180,7 +170,7 @@ class Tokenizer:
         for text, (first, second) in zip(texts, self._sides(texts), strict=True):
             pair = second is not None
             ids, offsets = first if second is None else second
-            room = self._room(max_length, pair) - (len(first[0]) if pair else 0)
+            room = self.template.room(max_length, pair) - (len(first[0]) if pair else 0)
             if room <= overlap:
                 before = f' after "{text[0][:40]}"' if pair else ""
                 raise BertJaxError(
@@ -194,22 +184,13 @@ class Tokenizer:
             windows.append([fill(first, cut) if pair else fill(cut, None) for cut in cuts])
         return windows
 
-    def _room(self, max_length: int, pair: bool) -> int:
-        specials, sides = self.template.specials(pair), "a pair" if pair else "a text"
-        if max_length < specials + 1 + pair:
-            raise BertJaxError(
-                f"{max_length} tokens have no room for {sides} and its {specials} special tokens; allow "
-                f"{specials + 1 + pair} or more"
-            )
-        return max_length - specials
-
     def _sides(self, texts: Sequence[Text]) -> list[tuple[EncodedSubwords, EncodedSubwords | None]]:
         check_listed(texts)
         for place, text in enumerate(texts):
             if not isinstance(text, str) and not (isinstance(text, tuple | list) and len(text) == 2):
                 raise BertJaxError(f"text {place} is {type_name(text)}, not a text or a pair: {text!r:.60}")
         flat = [side for text in texts for side in ((text,) if isinstance(text, str) else text)]
-        encoded = self._batches(self.rust.encode_batch, sanitize_texts(flat))
+        encoded = encode_in_batches(self.rust.encode_batch, sanitize_texts(flat))
         pieces = ((encoding.ids, encoding.offsets) for encoding in encoded)
         return [(next(pieces), None if isinstance(text, str) else next(pieces)) for text in texts]
 
@@ -253,6 +234,17 @@ class Tokenizer:
         texts = map(to_plain_value, to_plain_list(texts))
         while chunk := list(islice(texts, rows)):
             yield self(chunk, **settings)
+
+
+def check_ids(ids: Sequence[int], size: int) -> None:
+    for i in ids:
+        if not isinstance(i, int | np.integer) or not 0 <= i < size:
+            raise BertJaxError(f"id {i!r:.40} is outside the vocabulary of {size} entries")
+
+
+def encode_in_batches(encode, texts: list[str]) -> Iterator[tokenizers.Encoding]:
+    for start in range(0, len(texts), BATCH):
+        yield from encode(texts[start : start + BATCH], add_special_tokens=False)
 
 
 def template_processor(

@@ -103,10 +103,6 @@ class Epochs(BatchSource):
         (batch,) = self.batches(step, step + 1, 0, 1)
         return {name: (value.shape, value.dtype) for name, value in batch.items()}
 
-    def rows_of(self, step: int) -> list[list[EncodedExample]]:
-        pieces = [self.train[i] for i in self.chosen[step]]
-        return [[pieces[i] for i in row] for row in self.arrangement.steps[step]]
-
     def batches(self, start: int, stop: int, host_index: int, host_count: int) -> Iterator[Batch]:
         for step in range(start, stop):
             pieces = [self.train[i] for i in self.chosen[step]]
