@@ -44,6 +44,12 @@ from bert_jax.text.tokenizer import Tokenizer
 
 UNUSED = {"attention": "auto", "remat": "none"}  # settings of programs, which a file has none of
 Batch = dict[str, np.ndarray]
+# Computations whose result an ONNX file has as one of its outputs.
+OUTPUTS: dict[type, str] = {
+    HiddenStates: HIDDEN_STATES,
+    SparseVectors: EMBEDDING,
+    TokenVectors: TOKEN_VECTORS,
+}
 ACTIVATIONS: dict[str, Callable] = {"none": lambda vectors: vectors, "tanh": np.tanh}  # of a projection
 
 
@@ -110,7 +116,9 @@ class OnnxRuntimeEngine:
 
     @singledispatchmethod
     def start(self, computation: Computation, batch: Batch) -> Any:
-        """Return the outputs of a computation; each of the methods below computes one."""
+        """Return the outputs of a computation; each of the methods below computes one that the file does not have."""
+        if output := OUTPUTS.get(type(computation)):
+            return self.run(batch, output)[0]
         raise BertJaxError(
             f"the engine {self.name} computes the states of the last layer alone, and no attention weights; use the "
             "engine jax"
@@ -130,10 +138,6 @@ class OnnxRuntimeEngine:
         return logits, normalized(pooled(states, mask, "mean"))
 
     @start.register
-    def hidden_states(self, wanted: HiddenStates, batch: Batch) -> Any:
-        return self.run(batch, HIDDEN_STATES)[0]
-
-    @start.register
     def pooled_states(self, wanted: PooledStates, batch: Batch) -> Any:
         if wanted.pooling == POOLER:
             raise BertJaxError(f'pooling="{POOLER}" is not computed by the engine {self.name}; use jax')
@@ -141,33 +145,20 @@ class OnnxRuntimeEngine:
         return finish_vectors(vectors, wanted, self.beside[PROJECTION])
 
     @start.register
-    def sparse_vectors(self, wanted: SparseVectors, batch: Batch) -> Any:
-        return self.run(batch, EMBEDDING)[0]
-
-    @start.register
-    def token_vectors(self, wanted: TokenVectors, batch: Batch) -> Any:
-        return self.run(batch, TOKEN_VECTORS)[0]
-
-    @start.register
     def query_token_vectors(self, wanted: QueryTokenVectors, batch: Batch) -> Any:
         attended = np.arange(batch["input_ids"].shape[1]) < batch["attended"][:, None]
-        return self.token_vectors(wanted, batch | {"attention_mask": attended})
+        return self.run(batch | {"attention_mask": attended}, TOKEN_VECTORS)[0]
 
     @start.register
     def mask_fillings(self, wanted: MaskFillings, batch: Batch) -> Any:
-        likely = self.log_probabilities(batch)
+        likely = target_log_probabilities(self.run(batch, LOGITS)[0], batch)
         best = np.argsort(-likely, axis=-1, kind="stable")[..., : wanted.top]
         return np.exp(np.take_along_axis(likely, best, axis=-1)), best
 
     @start.register
     def log_likelihoods(self, wanted: LogLikelihoods, batch: Batch) -> Any:
-        return np.take_along_axis(self.log_probabilities(batch), batch["targets"][..., None], axis=-1)[..., 0]
-
-    def log_probabilities(self, batch: Batch) -> np.ndarray:
-        """Return those of every token at the target positions, [B, K, V]."""
-        logits = np.take_along_axis(self.run(batch, LOGITS)[0], batch["target_positions"][..., None], axis=1)
-        shifted = logits - logits.max(-1, keepdims=True)
-        return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+        likely = target_log_probabilities(self.run(batch, LOGITS)[0], batch)
+        return np.take_along_axis(likely, batch["targets"][..., None], axis=-1)[..., 0]
 
 
 def refuse_settings(settings: dict[str, Any]) -> None:
@@ -184,6 +175,13 @@ def refuse_damage(directory: Path, file: Path) -> None:
         raise BertJaxError(
             f"{directory}: {damage}; export the model again, or delete {FILE} to skip the check"
         )
+
+
+def target_log_probabilities(logits: np.ndarray, batch: Batch) -> np.ndarray:
+    """Return those of every token at the target positions, [B, K, V], from the logits [B, L, V]."""
+    logits = np.take_along_axis(logits, batch["target_positions"][..., None], axis=1)
+    shifted = logits - logits.max(-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
 
 
 def pooled(states: np.ndarray, attention_mask: np.ndarray, how: str) -> np.ndarray:
