@@ -4,13 +4,11 @@
     stream.batch(777)                          # the arrays of one step
     for batch in stream.batches(start=777): ... # the batches from step 777 on, made ahead
 
-Step N of a length holds its examples N x batch up to (N + 1) x batch. A mixture decides which corpus an example comes
-from. Within a corpus, passes over its plans follow one another, each in its own order. All of this is arithmetic on
-indices, so nothing has to be replayed to get to step N, and a host makes only its own rows of a batch.
+Step N of a length holds its examples N x batch up to (N + 1) x batch. Which those are is arithmetic on indices
+(example_order.py), so nothing has to be replayed to get to step N, and a host makes only its own rows of a batch.
 """
 
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,15 +18,13 @@ from bert_jax.core.progress import track
 from bert_jax.data.batch_source import BatchSource, Fact, Features
 from bert_jax.data.corpus.corpus_directory import Corpus
 from bert_jax.data.corpus.data_config import DataConfig
+from bert_jax.data.corpus.example_order import ExampleOrder
 from bert_jax.data.corpus.full_sentences import Rows, concatenated_ranges
 from bert_jax.data.corpus.masking import Masking, word_continuations
 from bert_jax.data.corpus.read_ahead import Maker, read_ahead
-from bert_jax.data.corpus.segment_plan import SegmentPlan, load_or_build
 from bert_jax.data.corpus.sentence_pairs import Pairs
-from bert_jax.data.randomness import permuted, random_bits, random_key
+from bert_jax.data.randomness import random_bits, random_key
 from bert_jax.text.tokenizer import Batch, Special
-
-BLOCK = 1 << 16  # examples; in a mixture, a corpus has the same number of examples in every block
 
 
 @dataclass(frozen=True)
@@ -43,6 +39,11 @@ class LengthPhase:
     origin: int
     stop: int
 
+    def examples(self, step: int, batch_size: int) -> np.ndarray:
+        """Return the indices of a step's examples among those of its length."""
+        first = (step - self.origin) * batch_size
+        return np.arange(first, first + batch_size)
+
 
 class Stream(BatchSource):
     def __init__(self, config: DataConfig, seed: int, steps: int, threads: int | None = None):
@@ -56,15 +57,14 @@ class Stream(BatchSource):
             corpus.require_tokenizer(self.tokenizer, config.corpora[0])
         self.phases = phases(config, steps)
         sizes = [corpus.manifest["counts"]["train"]["tokens"] for corpus in self.corpora]
-        self.weights = config.weights or [float(size) ** config.alpha for size in sizes]
-        self.kind = (
+        weights = config.weights or [float(size) ** config.alpha for size in sizes]
+        kind = (
             Rows(config.max_documents_per_row)
             if config.packed
             else Pairs(config.sentence_objective, config.short_seq_prob)
         )
+        self.order = ExampleOrder(self.corpora, weights, kind, config.dupe_factor, seed)
         self.continues = word_continuations(self.tokenizer)
-        self._plans: dict[tuple[int, int, int], SegmentPlan] = {}
-        self._lock = threading.Lock()
 
     def row_length(self, step: int) -> int:
         return self.phase(step).length
@@ -96,25 +96,20 @@ class Stream(BatchSource):
 
     def validation_batches(self, length: int, host_index: int = 0, host_count: int = 1) -> Iterator[Batch]:
         """Yield every validation example once, always with the same masks. The last batch is padded with weight 0."""
-        table, owner, keys = self._validation_rows(length)
-        rows = self._rows_of(host_index, host_count)
-        masking = self._masking(length)
-        tokens = [corpus.validation.tokens for corpus in self.corpora]
+        table, owner, keys = self.order.validation_rows(length)
+        rows = rows_of_host(self.config.batch_size, host_index, host_count)
+        make_rows = RowMaker(self, length, [corpus.validation.tokens for corpus in self.corpora])
         starts = range(0, len(table), self.config.batch_size)
         for first in track(starts, "batches", "validation") if host_index == 0 else starts:
             numbers = np.arange(first, first + self.config.batch_size)[rows]
             real, here = numbers < len(table), np.minimum(numbers, len(table) - 1)
-            batch = {
-                name: value * real.reshape(-1, *[1] * (value.ndim - 1)).astype(value.dtype)
-                for name, value in self._gather(tokens, owner[here], table[here], length).items()
-            }
-            masked = masking(batch["input_ids"], batch["attention_mask"], keys[here])
-            yield self._order_arrays(batch | masked)
+            yield make_rows(owner[here], table[here], keys[here], real)
 
     def example_origins(self, step: int) -> list[dict[str, int]]:
         """Return, for each example of a step, its corpus, plan, pass and index in the plan."""
         names = ("corpus", "plan", "pass", "example")
-        columns = self._locate(self.row_length(step), self._examples(step, slice(None)))
+        phase = self.phase(step)
+        columns = self.order.locate(phase.length, phase.examples(step, self.config.batch_size))
         return [dict(zip(names, map(int, row), strict=True)) for row in zip(*columns, strict=True)]
 
     def identity(self) -> dict[str, str]:
@@ -137,65 +132,51 @@ class Stream(BatchSource):
         ranks = np.concatenate([rows[rows >= 0] for rows in predicted if rows is not None] or [np.empty(0)])
         return {"mlm_top5_accuracy": float((ranks < 5).mean())} if len(ranks) else {}
 
-    # How a batch is made.
-
     def _maker(self, length: int, host_index: int, host_count: int) -> Maker:
         """Return the function from a step of this length to the rows of one host."""
-        rows = self._rows_of(host_index, host_count)
-        self._check_size(length)
-        masking = self._masking(length)
+        batch_size = self.config.batch_size
+        rows = rows_of_host(batch_size, host_index, host_count)
+        self.order.require_batch(length, batch_size)
+        make_rows = RowMaker(self, length, [corpus.train.tokens for corpus in self.corpora])
 
         def make(step: int) -> Batch:
-            batch, keys = self._unmasked(step, length, rows)
-            return self._order_arrays(batch | masking(batch["input_ids"], batch["attention_mask"], keys))
+            owner, plan, turn, example = self.order.locate(
+                length, self.phase(step).examples(step, batch_size)[rows]
+            )
+            occasion = turn if self.config.dynamic_masking else plan
+            key = random_key("mask", self.seed, length)
+            keys = random_bits(random_bits(random_bits(key, owner), occasion), example)
+            return make_rows(owner, self.order.read_rows(length, owner, plan, example), keys)
 
         return make
 
-    def _order_arrays(self, batch):
-        return {name: batch[name] for name in self.config.features(1, batch["input_ids"].shape[1])}
 
-    def _rows_of(self, host_index: int, host_count: int) -> slice:
-        if self.config.batch_size % host_count:
-            batch = self.config.batch_size
-            raise BertJaxError(
-                f"data.batch_size is {batch}; {host_count} hosts need a multiple of {host_count}"
-            )
-        share = self.config.batch_size // host_count
-        return slice(host_index * share, (host_index + 1) * share)
+class RowMaker:
+    """Makes masked rows of one length from the `tokens` of each corpus."""
 
-    def _check_size(self, length: int) -> None:
-        examples = [len(self._plan(c, length, 0)) for c in range(len(self.corpora))]
-        if len(examples) == 1 and examples[0] < self.config.batch_size:
-            raise BertJaxError(
-                f"{self.corpora[0].name} gives {examples[0]} examples of length {length}, fewer than a batch of "
-                f"{self.config.batch_size}; set --config.data.batch_size={examples[0]} or less, or prepare more text"
-            )
+    def __init__(self, stream: Stream, length: int, tokens: list[np.ndarray]):
+        self.config, self.length, self.tokens = stream.config, length, tokens
+        self.special = stream.tokenizer.special
+        self.mask = Masking(self.config, length, self.special, stream.continues)
 
-    def _masking(self, length: int) -> Masking:
-        return Masking(self.config, length, self.tokenizer.special, self.continues)
+    def __call__(
+        self, owner: np.ndarray, table: np.ndarray, keys: np.ndarray, real: np.ndarray | None = None
+    ) -> Batch:
+        """Make rows of plans' tables, given the corpus and the mask key of each; rows that are not `real` are zeros."""
+        batch = self.assemble_all(owner, table)
+        if real is not None:
+            batch = {
+                name: value * real.reshape(-1, *[1] * (value.ndim - 1)).astype(value.dtype)
+                for name, value in batch.items()
+            }
+        batch |= self.mask(batch["input_ids"], batch["attention_mask"], keys)
+        return {name: batch[name] for name in self.config.features(1, self.length)}
 
-    def _examples(self, step: int, rows: slice) -> np.ndarray:
-        """Return the indices of a step's examples among those of its length."""
-        first = (step - self.phase(step).origin) * self.config.batch_size
-        return np.arange(first, first + self.config.batch_size)[rows]
-
-    def _unmasked(self, step: int, length: int, rows: slice) -> tuple[Batch, np.ndarray]:
-        owner, plan, turn, example = self._locate(length, self._examples(step, rows))
-        table = np.empty(len(owner), self._plan(0, length, 0).table.dtype)
-        for c, p in set(zip(owner.tolist(), plan.tolist(), strict=True)):
-            here = np.flatnonzero((owner == c) & (plan == p))
-            table[here] = self._plan(c, length, p).table[example[here]]
-        occasion = turn if self.config.dynamic_masking else plan
-        keys = random_bits(
-            random_bits(random_bits(random_key("mask", self.seed, length), owner), occasion), example
-        )
-        return self._gather([corpus.train.tokens for corpus in self.corpora], owner, table, length), keys
-
-    def _gather(self, tokens: list[np.ndarray], owner: np.ndarray, table: np.ndarray, length: int) -> Batch:
+    def assemble_all(self, owner: np.ndarray, table: np.ndarray) -> Batch:
         batch: Batch = {}
         for c in np.unique(owner):
             here = np.flatnonzero(owner == c)
-            made = assemble(tokens[c], table[here], self.tokenizer.special, length, self.config.packed)
+            made = assemble(self.tokens[c], table[here], self.special, self.length, self.config.packed)
             for name, value in made.items():
                 batch.setdefault(name, np.empty((len(owner), *value.shape[1:]), value.dtype))[here] = value
         if not self.config.packed:
@@ -203,92 +184,15 @@ class Stream(BatchSource):
             batch["label_weights"] = table["weight"].astype(np.float32)
         return batch
 
-    def _locate(self, length: int, examples: np.ndarray):
-        """Return the corpus, plan, pass and index in the plan of examples, given their indices within the length."""
-        mixture = Mixture(self.weights, random_key("mixture", self.seed, length))
-        owner, place = mixture(examples)
-        plan, turn, example = (np.empty_like(owner) for _ in range(3))
-        for c in np.unique(owner):
-            here = np.flatnonzero(owner == c)
-            plan[here], turn[here], example[here] = self._locate_in_passes(c, length, place[here])
-        return owner, plan, turn, example
 
-    def _locate_in_passes(self, c: int, length: int, indices: np.ndarray):
-        """Return the plan, pass and index in the plan of examples, given their `indices` within corpus `c`.
-
-        A pass uses one plan. After the last plan the first one is used again. Each pass has its own order."""
-        plans = self.config.dupe_factor
-        ends = np.zeros(1, np.int64)
-        while ends[-1] <= indices.max() and len(ends) <= plans:
-            ends = np.append(ends, ends[-1] + len(self._plan(c, length, len(ends) - 1)))
-        round_, within = divmod(indices, ends[-1]) if len(ends) > plans else (np.zeros_like(indices), indices)
-        plan = np.searchsorted(ends, within, side="right") - 1
-        turn = round_ * plans + plan
-        place = within - ends[plan]
-        for t in np.unique(turn):
-            here = turn == t
-            size = len(self._plan(c, length, int(t) % plans))
-            place[here] = permuted(place[here], size, random_key("order", self.seed, c, length, t))
-        return plan, turn, place
-
-    def _plan(self, c: int, length: int, number: int) -> SegmentPlan:
-        key = (c, length, number)
-        with self._lock:  # several threads call this at the same time
-            if key not in self._plans:
-                self._plans[key] = load_or_build(self.corpora[c].train, self.kind, self.seed, length, number)
-            return self._plans[key]
-
-    def _validation_rows(self, length: int):
-        """Return the rows of all corpora's held-out plans, the index of each row's corpus, and each row's mask key."""
-        tables = [load_or_build(c.validation, self.kind, self.seed, length, 0).table for c in self.corpora]
-        sizes = [len(table) for table in tables]
-        owner = np.repeat(np.arange(len(tables)), sizes)
-        example = np.concatenate([np.arange(size) for size in sizes])
-        # The word is part of the seed: another one would draw other masks.
-        keys = random_bits(random_bits(random_key("heldout", self.seed, length), owner), example)
-        return np.concatenate(tables), owner, keys
-
-
-class Mixture:
-    """Map example numbers to (corpus, index within the corpus) in closed form, with corpora in proportion to their
-    weights.
-
-    >>> corpus, place = Mixture([3.0, 1.0], key=7)(np.arange(4 * BLOCK))
-    >>> np.bincount(corpus).tolist(), place[corpus == 1].max().item()
-    ([196608, 65536], 65535)
-    """
-
-    def __init__(self, weights: Sequence[float], key):
-        self.key = key
-        self.counts = apportioned(weights, BLOCK)
-        self.edges = np.concatenate([[0], np.cumsum(self.counts)])
-
-    def __call__(self, examples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        if len(self.counts) == 1:
-            return np.zeros_like(examples), examples
-        corpus, place = np.empty_like(examples), np.empty_like(examples)
-        blocks = examples // BLOCK
-        for block in np.unique(blocks):
-            here = np.flatnonzero(blocks == block)
-            shuffled = permuted(examples[here] % BLOCK, BLOCK, random_bits(self.key, block))
-            corpus[here] = np.searchsorted(self.edges, shuffled, side="right") - 1
-            place[here] = block * self.counts[corpus[here]] + shuffled - self.edges[corpus[here]]
-        return corpus, place
-
-
-def apportioned(weights: Sequence[float], total: int) -> np.ndarray:
-    """Divide `total` into whole numbers in proportion to `weights`, each at least 1, by the largest-remainder method.
-
-    >>> apportioned([2, 1], 10).tolist()
-    [7, 3]
-    """
-    share = np.asarray(weights, np.float64) / np.sum(weights) * total
-    counts = np.maximum(np.floor(share), 1).astype(np.int64)
-    order = np.argsort(counts - share, kind="stable")
-    for i in range(total - int(counts.sum())):
-        counts[order[i % len(order)]] += 1
-    counts[np.argmax(counts)] += total - counts.sum()
-    return counts
+def rows_of_host(batch_size: int, host_index: int, host_count: int) -> slice:
+    """Return the rows of a batch that a host makes."""
+    if batch_size % host_count:
+        raise BertJaxError(
+            f"data.batch_size is {batch_size}; {host_count} hosts need a multiple of {host_count}"
+        )
+    share = batch_size // host_count
+    return slice(host_index * share, (host_index + 1) * share)
 
 
 def phases(config: DataConfig, steps: int) -> list[LengthPhase]:

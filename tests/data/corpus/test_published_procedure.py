@@ -185,7 +185,7 @@ def test_every_sentence_is_visited_once_or_counted(corpus, examples, length):
         corpora=(str(corpus),), lengths=(length,), length_ratios=(1.0,), sentence_objective=examples
     )
     stream = Stream(config, seed=3, steps=10)
-    part, plan = Corpus(corpus).train, stream._plan(0, length, 0)
+    part, plan = Corpus(corpus).train, stream.order.plan(0, length, 0)
     visits = np.zeros(len(part.tokens), int)
     for row in plan.table:
         given_up = row["length"][:1] if examples == "next_sentence" and row["label"] else row["length"]
@@ -202,7 +202,7 @@ def test_every_sentence_is_visited_once_or_counted(corpus, examples, length):
 @pytest.mark.slow
 def test_sides_are_cut_at_either_end_alike(corpus):
     stream = Stream(DataConfig(corpora=(str(corpus),), lengths=(64,), length_ratios=(1.0,)), seed=3, steps=10)
-    table, sentences = stream._plan(0, 64, 0).table, Corpus(corpus).train.sentences
+    table, sentences = stream.order.plan(0, 64, 0).table, Corpus(corpus).train.sentences
     for side in (0, 1):
         start, size = table["start"][:, side], table["length"][:, side]
         front, back = (int((~np.isin(edge, sentences)).sum()) for edge in (start, start + size))

@@ -13,9 +13,10 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.data.corpus import read_ahead
 from bert_jax.data.corpus.corpus_directory import SPLITS, Corpus
 from bert_jax.data.corpus.data_config import DataConfig
+from bert_jax.data.corpus.example_order import BLOCK, Mixture
 from bert_jax.data.corpus.masking import Masking
 from bert_jax.data.corpus.prepare import prepare_corpus
-from bert_jax.data.corpus.stream import BLOCK, Mixture, Stream, phases
+from bert_jax.data.corpus.stream import Stream, phases
 from bert_jax.text.text_source import TextSource
 from tests.support.cases import long_except
 from tests.support.made_up_language import (
@@ -60,7 +61,7 @@ def joined(parts) -> dict:
 
 def boundary(stream: Stream, length: int) -> int:
     """The step whose batch has the last examples of the first pass and the first of the second."""
-    return len(stream._plan(0, length, 0)) // BATCH
+    return len(stream.order.plan(0, length, 0)) // BATCH
 
 
 @pytest.mark.slow
@@ -105,7 +106,7 @@ def test_bytes_are_those_of_before(corpus):
     for changes in KINDS:
         stream = opened(corpus, seed=7, **changes)
         batches = [stream.batch(777), stream.batch(1_100_000), next(stream.validation_batches(64))]
-        plan = max((corpus / "plans" / "train").glob(f"{stream.kind.name}-64-seed7-0-*.npy"))
+        plan = max((corpus / "plans" / "train").glob(f"{stream.order.kind.name}-64-seed7-0-*.npy"))
         made.append((plan.stem.rsplit("-", 1)[1], *(digest(batch)[:16] for batch in batches)))
     assert made == [
         ("effc3fc1276e3b28", "b6c458ff1e7183dc", "2b29dcd23f5adeb8", "6242d8b17a9f2dab"),
@@ -168,7 +169,7 @@ def test_a_pass_has_every_example_once_in_an_order_of_its_own(corpus):
             assert fact["plan"] == fact["pass"] % 3
             orders.setdefault(fact["pass"], []).append(fact["example"])
     for number in range(3):
-        assert sorted(orders[number]) == list(range(len(stream._plan(0, 64, number))))
+        assert sorted(orders[number]) == list(range(len(stream.order.plan(0, 64, number))))
     assert orders[0][:100] != orders[3][:100]
 
 
@@ -176,7 +177,7 @@ def test_a_pass_has_every_example_once_in_an_order_of_its_own(corpus):
 def test_masks_are_fresh_on_every_pass_unless_frozen(corpus):
     def row_of_each_pass(**changes):
         stream = opened(corpus, lengths=(64,), length_ratios=(1.0,), dupe_factor=1, **changes)
-        size, found = len(stream._plan(0, 64, 0)), {}
+        size, found = len(stream.order.plan(0, 64, 0)), {}
         for step in range(2 * size // BATCH + 2):
             for row, fact in enumerate(stream.example_origins(step)):
                 if fact["example"] == 7:
@@ -271,7 +272,7 @@ def test_span_lengths_follow_their_distribution(corpus):
 def test_validation_has_every_example_once(corpus):
     stream = opened(corpus)
     batches = list(stream.validation_batches(64))
-    count = len(stream._validation_rows(64)[0])
+    count = len(stream.order.validation_rows(64)[0])
     assert len(batches) == -(-count // BATCH) and count % BATCH
     last, real = batches[-1], count % BATCH
     assert last["label_weights"].tolist() == [1] * real + [0] * (BATCH - real)
