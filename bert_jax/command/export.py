@@ -120,8 +120,7 @@ def export_checkpoint(path: str, directory: str, step: int | None = None) -> int
     from bert_jax.hub.adapter_targets import trained_modules
     from bert_jax.text.tokenizer_directory import open_tokenizer
     from bert_jax.training.adapters import merge_params
-    from bert_jax.training.checkpoint import Checkpoints
-    from bert_jax.training.run_config import CheckpointConfig
+    from bert_jax.training.checkpoint import CheckpointFolder
     from bert_jax.training.task import save_models
     from bert_jax.training.warm_start import read_model_params
     from bert_jax.training.workdir import Workdir, read_adapter_config
@@ -134,7 +133,7 @@ def export_checkpoint(path: str, directory: str, step: int | None = None) -> int
             f"of the finished run is {workdir.model}"
         )
     task = tasks.reopen_task(settings["task"], workdir.layouts())
-    checkpoints = Checkpoints(workdir.checkpoints, CheckpointConfig())
+    checkpoints = CheckpointFolder(workdir.checkpoints)
     if step is None:
         steps = checkpoints.steps()
         if not steps:

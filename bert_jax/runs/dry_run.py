@@ -17,7 +17,7 @@ from bert_jax.data.batch_source import Fact
 from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.report.prediction_page import REPORT_FILES
 from bert_jax.runs.sweep import plan_runs, refuse_other_runs
-from bert_jax.training.checkpoint import Checkpoints
+from bert_jax.training.checkpoint import CheckpointFolder
 from bert_jax.training.log import read_metrics
 from bert_jax.training.memory_estimate import MemoryEstimate, estimate_memory
 from bert_jax.training.opened_run import INDENT, OpenedRun, format_fact, preview_run, run_facts
@@ -102,7 +102,7 @@ def format_bytes(count: float) -> str:
 
 
 def directory_facts(directory: Workdir, config: RunConfig) -> Iterator[Fact]:
-    steps = saved_steps(directory, config)
+    steps = saved_steps(directory)
     if not directory.run.exists():
         state = "a new run"
     elif not steps:
@@ -114,14 +114,14 @@ def directory_facts(directory: Workdir, config: RunConfig) -> Iterator[Fact]:
     yield "directory", f"{directory.path}: {state}"
 
 
-def saved_steps(directory: Workdir, config: RunConfig) -> list[int]:
-    return Checkpoints(directory.checkpoints, config.checkpoints).steps() if directory.run.exists() else []
+def saved_steps(directory: Workdir) -> list[int]:
+    return CheckpointFolder(directory.checkpoints).steps() if directory.run.exists() else []
 
 
 def estimate_time(run: OpenedRun, directory: Workdir, mesh: Mesh, count: int) -> str:
     """Say how long the run will take, or a sweep of `count` runs; what is not known yet is measured."""
     config = run.config
-    first = max([config.first_step, *saved_steps(directory, config)])
+    first = max([config.first_step, *saved_steps(directory)])
     if config.steps <= first:
         return "none" if first > config.first_step else "not estimated, because no step is taken"
     if config.slow_to_open:

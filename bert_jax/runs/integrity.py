@@ -15,8 +15,7 @@ from bert_jax.search import index_manifest as manifests
 from bert_jax.search.index import Index
 from bert_jax.text.tokenizer_directory import open_tokenizer
 from bert_jax.training.best_evaluation import is_out_of_patience
-from bert_jax.training.checkpoint import Checkpoints, find_damage
-from bert_jax.training.run_config import CheckpointConfig
+from bert_jax.training.checkpoint import CheckpointFolder, find_damage
 from bert_jax.training.workdir import Workdir
 
 LISTED = 6  # file names that a line shows
@@ -55,7 +54,7 @@ def check_run(directory: Path) -> Iterator[str]:
     names = workdir.layouts()
     open_tokenizer(workdir.tokenizer)
     yield f"{workdir.run} can be read; its hash matches"
-    checkpoints = Checkpoints(workdir.checkpoints, CheckpointConfig())
+    checkpoints = CheckpointFolder(workdir.checkpoints)
     steps = checkpoints.steps()
     damaged = [(step, wrong) for step in steps if (wrong := find_damage(workdir.checkpoints / str(step)))]
     if damaged:
@@ -75,7 +74,7 @@ def check_run(directory: Path) -> Iterator[str]:
             )
 
 
-def has_finished(workdir: Workdir, checkpoints: Checkpoints) -> bool:
+def has_finished(workdir: Workdir, checkpoints: CheckpointFolder) -> bool:
     """Whether a run has taken its last step, after which it writes its models."""
     if not (steps := checkpoints.steps()):
         return False

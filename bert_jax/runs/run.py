@@ -46,7 +46,7 @@ from bert_jax.runs.sweep import (
     write_results,
 )
 from bert_jax.training.best_evaluation import read_kept_metrics
-from bert_jax.training.checkpoint import Checkpoints
+from bert_jax.training.checkpoint import CheckpointFolder
 from bert_jax.training.log import read_metrics, validation_lines
 from bert_jax.training.loop import already_finished
 from bert_jax.training.opened_run import OpenedRun, open_run, print_description
@@ -175,7 +175,7 @@ def completion_inputs(run: OpenedRun) -> dict[str, Any]:
 def record_completion(run: OpenedRun, directory: Workdir, scores: dict[str, float]) -> None:
     if not all(map(math.isfinite, scores.values())):  # which JSON cannot hold
         return
-    steps = Checkpoints(directory.checkpoints, run.config.checkpoints).steps()
+    steps = CheckpointFolder(directory.checkpoints).steps()
     completion = Completion(inputs=completion_inputs(run), step=max(steps, default=0), scores=scores)
     write_json(directory.finished, hashes.sealed(completion))
 

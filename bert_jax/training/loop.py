@@ -353,7 +353,7 @@ class TrainingLoop:
         averages, first = self.config.init_share != 0, self.config.first_step
         while (best := best_step(self.history)) not in (None, self.step, first if averages else None):
             try:
-                self.checkpoints.require_step(best)
+                self.checkpoints.folder.require_step(best)
             except BertJaxError as error:
                 self.print_line(f"step {best:,} is the best by {metric}, but {error}")
                 self.history = [(step, value) for step, value in self.history if step != best]

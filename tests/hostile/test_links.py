@@ -79,8 +79,8 @@ def test_checkpoints_that_are_links(tmp_path, elsewhere):
         "2",
         "3.damaged",
     ]
-    checkpoints._tidy()
-    assert checkpoints.steps() == [2]
+    checkpoints.folder.tidy(CheckpointConfig(keep=1))
+    assert checkpoints.folder.steps() == [2]
     assert all((elsewhere / step / "manifest.json").exists() for step in ("1", "2", "3"))
 
 

@@ -76,8 +76,8 @@ def test_checkpoints_kept_are_the_newest_the_best_and_those_for_good(tmp_path):
     checkpoints = Checkpoints(tmp_path, tiny_pretraining(**kept)[1].checkpoints)
     losses = dict(zip(range(5, 50, 5), (9, 3, 8, 7, 6, 5, 4, 5, 6), strict=True))
     save_all(checkpoints, {step: {"validation": {"mlm_loss": loss}} for step, loss in losses.items()})
-    assert checkpoints.steps() == [10, 20, 40, 45]
-    assert checkpoints.best_step() == 10
+    assert checkpoints.folder.steps() == [10, 20, 40, 45]
+    assert checkpoints.folder.best_step("mlm_loss") == 10
 
 
 def test_of_equal_scores_the_lower_loss_is_the_best_and_of_equal_losses_the_later_step(tmp_path):
@@ -89,7 +89,7 @@ def test_of_equal_scores_the_lower_loss_is_the_best_and_of_equal_losses_the_late
         run.record_evaluation()
         checkpoints.save(step, {"x": np.zeros(3)}, {"validation": run.validation_metrics})
     checkpoints.finish()
-    assert checkpoints.best_step() == best_step(run.history) == 4
+    assert checkpoints.folder.best_step("accuracy") == best_step(run.history) == 4
 
 
 def test_where_the_best_checkpoint_is_lost_the_next_best_is_kept(tmp_path, monkeypatch, capsys):

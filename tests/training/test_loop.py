@@ -15,7 +15,7 @@ from bert_jax.core.errors import BertJaxError, NonFiniteError
 from bert_jax.core.hashes import is_whole, read_hashes
 from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.training import checkpoint
-from bert_jax.training.checkpoint import Checkpoints
+from bert_jax.training.checkpoint import CheckpointFolder
 from bert_jax.training.log import MetricsLog, read_metrics
 from bert_jax.training.loop import TrainingLoop, train
 from bert_jax.training.step_timer import StepTimer
@@ -171,7 +171,7 @@ def test_a_run_that_fails_ends_after_the_checkpoint_that_is_being_written(tmp_pa
     task, config = tiny_pretraining(checkpoint_every=1, log_evaluate_every=2)
     with pytest.raises(NonFiniteError, match="the loss is not finite"):
         train(task, Batches(), config, tmp_path)
-    assert Checkpoints(tmp_path / "checkpoints", config.checkpoints).steps() == [1]
+    assert CheckpointFolder(tmp_path / "checkpoints").steps() == [1]
 
 
 def test_a_profile_on_request_and_events_for_tensorboard(tmp_path):
