@@ -47,6 +47,7 @@ VECTORS, SCALE, TEACHER = "vectors", "scale", "teacher"
 MAX_SCALE = 100.0  # of a learnt scale; training at a higher one was found unstable
 # The logarithm of the scale moves this many times as fast as a weight; at a weight's rate it would hardly move.
 SCALE_SPEED = 25.0
+EncodedText = tuple[Encoding, dict[str, Any]]  # a text and the targets of its tokens
 
 
 @dataclass(frozen=True)
@@ -225,15 +226,11 @@ class EmbeddingTask(Task[Epochs]):
         assert self.layout.embedder
         return self.layout.embedder
 
-    def encode_texts(self, tokenizer: Tokenizer, texts: Sequence[str], n: int, most: int) -> list[Encoding]:
-        """Encode the n-th texts of groups, each as at most `most` tokens."""
-        return tokenizer.encode(texts, max_length=most)
-
-    def add_tokens(
-        self, tokenizer: Tokenizer, encodings: Sequence[Encoding], n: int
-    ) -> list[tuple[Encoding, dict[str, Any]]]:
-        """Return the n-th texts of groups as the model reads them, with the targets of their tokens."""
-        return [(encoding, {}) for encoding in encodings]
+    def encode_texts(
+        self, tokenizer: Tokenizer, texts: Sequence[str], n: int, most: int
+    ) -> list[EncodedText]:
+        """Encode the n-th texts of groups, each as at most `most` tokens, with the targets of their tokens."""
+        return [(encoding, {}) for encoding in tokenizer.encode(texts, max_length=most)]
 
     def make_evaluator(self, groups: Sequence[Group]) -> "EmbeddingEvaluator":
         return EmbeddingEvaluator(groups, self.learns_similarity)
@@ -292,25 +289,10 @@ class EmbeddingTask(Task[Epochs]):
 
     def gather_groups(self, outputs: dict, batch: dict) -> tuple[Any, dict]:
         """Return the vectors [N, T, D] of the groups of all rows, and the other arrays by group."""
-        groups = self.gather_targets(outputs, batch)
+        groups = gather_targets(outputs, batch, self.texts_per_group, *self.teacher_shape[:1])
         vectors = gather_by_example(outputs[VECTORS].astype(jnp.float32), batch, self.texts_per_group)
         # A group that is padding has zero vectors, at which some losses have no finite gradient.
         return jnp.where(groups["label_weights"][:, None, None] > 0, vectors, 1.0), groups
-
-    def gather_targets(self, outputs: dict, batch: dict) -> dict:
-        """Return what losses read beside vectors, by group."""
-
-        def gather(values):
-            return gather_by_example(values, batch, self.texts_per_group)
-
-        groups = {"label_weights": gather(batch["label_weights"])[:, 0], "ids": gather(batch["ids"])}
-        if "scores" in batch:
-            groups["scores"] = gather(batch["scores"])[:, 0]
-        if TEACHER in batch:
-            groups[TEACHER] = gather(batch[TEACHER])[:, : self.teacher_shape[0]]
-        if SCALE in outputs:
-            groups[SCALE] = gather(outputs[SCALE])[:, 0]
-        return groups
 
     def facts(self, run: OpenedRun, directory: Workdir) -> Iterator[Fact]:
         yield "loss", self.loss.name
@@ -349,6 +331,22 @@ class EmbeddingEvaluator:
     def measure(self, queries: Any, documents: Any) -> dict[str, Any]:
         """Return what else to measure of the vectors that are ranked."""
         return {}
+
+
+def gather_targets(outputs: dict, batch: dict, texts_per_group: int, teacher_texts: int = 0) -> dict:
+    """Return what losses read beside vectors, by group; a teacher's vectors are those of the first texts of a group."""
+
+    def gather(values):
+        return gather_by_example(values, batch, texts_per_group)
+
+    groups = {"label_weights": gather(batch["label_weights"])[:, 0], "ids": gather(batch["ids"])}
+    if "scores" in batch:
+        groups["scores"] = gather(batch["scores"])[:, 0]
+    if TEACHER in batch:
+        groups[TEACHER] = gather(batch[TEACHER])[:, :teacher_texts]
+    if SCALE in outputs:
+        groups[SCALE] = gather(outputs[SCALE])[:, 0]
+    return groups
 
 
 def has_other_positive(group: Group) -> bool:

@@ -50,9 +50,9 @@ def encode_groups(
     for n in range(task.texts_per_group):
         prompt = prompt_text(settings, choose_prompt(settings, n))
         texts = prepare_texts(settings, [group.texts[n] for group in groups], prompt)
-        encodings = task.encode_texts(tokenizer, texts, n, truncated.max_length)
-        truncated.count(encodings)
-        columns.append(task.add_tokens(tokenizer, encodings, n))
+        encoded = task.encode_texts(tokenizer, texts, n, truncated.max_length)
+        truncated.count(encoding for encoding, _ in encoded)
+        columns.append(encoded)
     return [
         EncodedExample(encoding, i, targets(group, n) | of_tokens)
         for i, (group, texts) in enumerate(zip(groups, zip(*columns, strict=True), strict=True))

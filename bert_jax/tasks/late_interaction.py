@@ -6,7 +6,7 @@ The score of a document is the sum, over the tokens of the query, of their highe
 import string
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import jax.numpy as jnp
 import numpy as np
@@ -20,8 +20,10 @@ from bert_jax.finetuning.embedding_task import (
     VECTORS,
     EmbeddingEvaluator,
     EmbeddingTask,
+    EncodedText,
     GroupLossConfig,
     GroupsRunConfig,
+    gather_targets,
 )
 from bert_jax.finetuning.encoded_windows import gather_by_example
 from bert_jax.finetuning.epochs_config import InitEncoderConfig
@@ -46,7 +48,6 @@ from bert_jax.tasks.embed import (
     outline_groups,
     refuse_scored_pairs,
 )
-from bert_jax.text.encoding import Encoding
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.truncation import TruncationCounter
 from bert_jax.training.parameter_rules import Rules
@@ -120,26 +121,23 @@ class LateInteractionTask(EmbeddingTask):
             of_tokens[MASK] = Target("int32", each_token=True)
         return super().targets | of_tokens
 
-    def encode_texts(self, tokenizer: Tokenizer, texts: Sequence[str], n: int, most: int) -> list[Encoding]:
+    def encode_texts(
+        self, tokenizer: Tokenizer, texts: Sequence[str], n: int, most: int
+    ) -> list[EncodedText]:
+        """Lengthen queries; say which tokens are compared and, if not all of them are attended to, which are."""
         settings, reads = self.multi_vector, self.layout.config.max_position_embeddings
         longest = settings.longest(DOCUMENT if n else QUERY, reads)
         if not n and settings.expansion:
             most = max(most, settings.expansion.length)
-        return tokenizer.encode(texts, max_length=min(most, longest))
-
-    def add_tokens(
-        self, tokenizer: Tokenizer, encodings: Sequence[Encoding], n: int
-    ) -> list[tuple[Encoding, dict[str, Any]]]:
-        """Lengthen queries; say which tokens are compared and, if not all of them are attended to, which are."""
-        settings, texts = self.multi_vector, []
         choose = token_choice(settings, DOCUMENT if n else QUERY, tokenizer)
-        for encoding in encodings:
+        encoded = []
+        for encoding in tokenizer.encode(texts, max_length=min(most, longest)):
             text = encoding if n else expand_query(encoding, settings, tokenizer)
             of_tokens = {COMPARED: choose(text.input_ids)}
             if hides_expansion(settings):
                 of_tokens[MASK] = np.arange(len(text.input_ids)) < len(encoding.input_ids)
-            texts.append((text, of_tokens))
-        return texts
+            encoded.append((text, of_tokens))
+        return encoded
 
     def make_evaluator(self, groups: Sequence[Group]) -> "LateInteractionEvaluator":
         return LateInteractionEvaluator(groups, False, averages_scores(self.multi_vector))
@@ -154,7 +152,7 @@ class LateInteractionTask(EmbeddingTask):
 
     def gather_groups(self, outputs: dict, batch: dict) -> tuple[TokenVectors, dict]:
         """Return the vectors of the tokens of all groups, and the other arrays by group."""
-        groups = self.gather_targets(outputs, batch)
+        groups = gather_targets(outputs, batch, self.texts_per_group)
         count = self.groups_per_step or len(groups["ids"])
         groups = {name: values[:count] for name, values in groups.items()}
         B, L = batch["input_ids"].shape

@@ -21,6 +21,7 @@ from bert_jax.finetuning.embedding_task import (
     VECTORS,
     EmbeddingEvaluator,
     EmbeddingTask,
+    EncodedText,
     GroupLossConfig,
     GroupsRunConfig,
 )
@@ -129,12 +130,14 @@ class SparseTask(EmbeddingTask):
         weights = compute_idf(data.train, self.texts_per_group, self.layout.vector_size)
         return params | {QUERY_WEIGHTS: {"weight": weights}}
 
-    def encode_texts(self, tokenizer: Tokenizer, texts: Sequence[str], n: int, most: int) -> list[Encoding]:
+    def encode_texts(
+        self, tokenizer: Tokenizer, texts: Sequence[str], n: int, most: int
+    ) -> list[EncodedText]:
         """Encode the n-th texts of groups; tokens of queries are read without special tokens if they have weights."""
         if n or not self.layout.has_query_weights:
             return super().encode_texts(tokenizer, texts, n, most)
         return [
-            Encoding(ids[:most], [0] * len(ids[:most]), [(0, 0)] * len(ids[:most]), len(ids[most:]))
+            (Encoding(ids[:most], [0] * len(ids[:most]), [(0, 0)] * len(ids[:most]), len(ids[most:])), {})
             for ids in tokenizer.ids(texts)
         ]
 
