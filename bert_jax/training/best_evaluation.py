@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from bert_jax.core.errors import BertJaxError, suggest_name
 from bert_jax.training.log import read_metrics, validation_lines
 
 # Kind of the line about the model, if it is not the best evaluation's: it names another step, or has its own metrics.
@@ -49,6 +50,34 @@ def is_out_of_patience(standings: Iterable[tuple[int, RankKey]], patience: int) 
     history = list(standings)
     first = max(history, key=lambda pair: (pair[1][0], -pair[0]), default=(0, ()))[0]
     return 0 < patience <= sum(step > first for step, _ in history)
+
+
+class EvaluationHistory:
+    """The standing of each evaluation of a run by the metric that decides which model it keeps; "": no evaluation has
+    one."""
+
+    def __init__(self, metric: str, patience: int):
+        self.metric, self.patience = metric, patience
+        self.standings: list[tuple[int, RankKey]] = []
+
+    def record(self, step: int, metrics: Mapping[str, float]) -> None:
+        if not self.metric:
+            return
+        if self.metric not in metrics:
+            raise BertJaxError(
+                f'config key checkpoints.best_metric: no validation metric "{self.metric}"; '
+                f"{suggest_name(self.metric, metrics)}"
+            )
+        self.standings.append((step, rank_key(self.metric, metrics)))
+
+    def drop(self, step: int) -> None:
+        self.standings = [(other, key) for other, key in self.standings if other != step]
+
+    def best_step(self) -> int | None:
+        return best_step(self.standings)
+
+    def is_out_of_patience(self) -> bool:
+        return is_out_of_patience(self.standings, self.patience)
 
 
 def read_kept_metrics(metrics: Path, best: str) -> dict:

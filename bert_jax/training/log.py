@@ -49,6 +49,19 @@ class MetricSums:
             name: total / weight if weight else 0.0 for name, (total, weight) in self.sums["pairs"].items()
         }
 
+    def line_values(self, measured: dict) -> dict:
+        """Return the values of a line, given the metrics of the last step."""
+        means = self.means()
+        losses = [means[name] for name in measured["losses"] if name in means]
+        # If every update since the last line was discarded, there are no means: the keys get null.
+        unmeasured = dict.fromkeys([*measured["losses"], *measured["scores"]])
+        return {"loss": sum(losses) if losses else None, **unmeasured, **means} | {
+            "learning_rate": float(measured["learning_rate"]),
+            "gradient_norm": float(measured["gradient_norm"]),
+            "discarded": int(measured["discarded"]),
+            "tokens": self.sums["tokens"],
+        }
+
 
 class MetricsLog:
     """Write lines of metrics. `step` counts finished steps: the line of step N describes the state after N steps."""

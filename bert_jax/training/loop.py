@@ -10,28 +10,21 @@ import time
 from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 import jax
 
-from bert_jax.core.errors import BertJaxError, NonFiniteError, suggest_name
-from bert_jax.core.memory import peak_bytes
+from bert_jax.core.errors import BertJaxError, NonFiniteError
 from bert_jax.core.terminal import RUN_PREFIX, pluralize, print_line
 from bert_jax.data.batch_source import BatchSource
 from bert_jax.hub import model_directory as hub
 from bert_jax.models.mesh import DATA, FSDP
 from bert_jax.training import memory_estimate
 from bert_jax.training.adapters import save_trained_models, split_params
-from bert_jax.training.best_evaluation import (
-    KEPT_MODEL_LINE,
-    best_step,
-    describe_kept,
-    is_out_of_patience,
-    rank_key,
-)
+from bert_jax.training.best_evaluation import KEPT_MODEL_LINE, EvaluationHistory, describe_kept
 from bert_jax.training.checkpoint import Checkpoints
-from bert_jax.training.chips import PEAKS
 from bert_jax.training.log import MetricsLog, MetricSums
 from bert_jax.training.run_config import RunConfig
 from bert_jax.training.sharding import (
@@ -56,9 +49,9 @@ from bert_jax.training.state import (
     place_on_mesh,
 )
 from bert_jax.training.step import StepCache
-from bert_jax.training.step_timer import Profiler, StepTimer
+from bert_jax.training.step_timer import Profiler, StepTimer, device_use
 from bert_jax.training.stop_signal import RunStopped, StopSignal
-from bert_jax.training.task import Task
+from bert_jax.training.task import Task, flops_per_token
 from bert_jax.training.workdir import Workdir
 
 R = TypeVar("R")
@@ -99,6 +92,15 @@ def already_finished(step: int) -> str:
     return f"this run has already finished, at step {step:,}; name another --workdir for a new one"
 
 
+def check_finite(measures: dict[str, float], what: str, step: int) -> None:
+    for name, value in measures.items():
+        if not math.isfinite(value):
+            raise NonFiniteError(
+                f"{what}: {name} is {value} at step {step}; look at its examples; if they are good, start again with a "
+                "lower --config.optimizer.learning_rate"
+            )
+
+
 class TrainingLoop:
     def __init__(
         self, task: Task, data: BatchSource, config: RunConfig, workdir: Workdir, cache: StepCache | None
@@ -115,7 +117,7 @@ class TrainingLoop:
         self.step = self.start_step = 0
         self.window = MetricSums()
         self.validation_metrics: dict = {}
-        self.history: list = []  # (step, standing) of each evaluation, if checkpoints.best_metric is set
+        self.history = EvaluationHistory(config.checkpoints.best_metric, config.patience)
         self.pending: dict | None = None  # the metrics of the last step, still on the devices
         self.start_params: Callable[[], dict] | None = None
         self.profiler = Profiler(config.log.profile, workdir.profile)
@@ -149,8 +151,8 @@ class TrainingLoop:
             self.state, position = self.checkpoints.restore(newest, self.abstract)
             self.cache = self.cache.resuming(position.get("kernels", {}))
             self.step, self.window = newest, MetricSums(position["window"])
-            self.history = [(step, tuple(value)) for step, value in position["standings"]]
-            if self.step == self.config.steps or self.is_out_of_patience():
+            self.history.standings = [(step, tuple(value)) for step, value in position["standings"]]
+            if self.step == self.config.steps or self.history.is_out_of_patience():
                 self.print_detail(already_finished(newest))
             else:
                 self.print_line(f"resuming at step {newest:,}")
@@ -191,13 +193,13 @@ class TrainingLoop:
         with closing(place_batches(batches, self.mesh, rows)) as feed:
             while True:
                 new = self.step > self.start_step
-                due = self.step == config.steps or self.is_out_of_patience()
+                due = self.step == config.steps or self.history.is_out_of_patience()
                 at_start = self.step == config.first_step
                 if new and (due or at_start or self.step % config.log.evaluate_every == 0):
                     self.evaluate()
-                    due = due or self.is_out_of_patience()
+                    due = due or self.history.is_out_of_patience()
                 asked = not due and stop.should_stop(self.step)
-                best = self.step == best_step(self.history)
+                best = self.step == self.history.best_step()
                 if new and (due or asked or best or self.step % config.checkpoints.every == 0):
                     self.save()
                 self.validation_metrics = {}  # valid for this step only
@@ -238,35 +240,12 @@ class TrainingLoop:
         else:
             self.window.add(measured)
         if step % self.config.log_interval == 0 or step == self.config.steps:
-            self.write_line(measured, step)
-
-    def write_line(self, measured: dict, step: int) -> None:
-        means = self.window.means()
-        losses = [means[name] for name in measured["losses"] if name in means]
-        # If every update since the last line was discarded, there are no means: the keys get null.
-        unmeasured = dict.fromkeys([*measured["losses"], *measured["scores"]])
-        values = {"loss": sum(losses) if losses else None, **unmeasured, **means} | {
-            "learning_rate": float(measured["learning_rate"]),
-            "gradient_norm": float(measured["gradient_norm"]),
-            "discarded": int(measured["discarded"]),
-            "tokens": self.window.sums["tokens"],
-        }
-        self.log.write_line("train", step, values, self.timings(step))
-        self.window = MetricSums()
-
-    def timings(self, step: int) -> dict:
-        timings = self.pace.take_timings(self.config.steps - step)
-        if peak := peak_bytes(jax.local_devices()[0]):
-            timings["peak_memory"] = peak
-        speed = PEAKS.get(jax.devices()[0].device_kind)
-        if speed and "tokens_per_second" in timings:
-            length = self.data.row_length(step - 1)
-            # FLOPs per token by the published formula; the tokens per second do not count padding.
-            flops = self.task.flops(self.data.rows_per_step, length) / (self.data.rows_per_step * length)
-            if self.config.adapter.rank:  # frozen kernels have no gradients, a third of the work
-                flops *= 2 / 3
-            timings["mfu"] = flops * timings["tokens_per_second"] / (speed * self.mesh.size)
-        return timings
+            timings = self.pace.take_timings(self.config.steps - step)
+            shape = self.data.rows_per_step, self.data.row_length(step - 1)
+            flops = partial(flops_per_token, self.task, self.config, *shape)
+            timings |= device_use(timings.get("tokens_per_second"), flops, self.mesh.size)
+            self.log.write_line("train", step, self.window.line_values(measured), timings)
+            self.window = MetricSums()
 
     def record_pending(self) -> None:
         """Record the last step now, without waiting for the next one."""
@@ -278,8 +257,8 @@ class TrainingLoop:
         self.record_pending()
         begun = time.perf_counter()
         self.validation_metrics, _ = self.compute_metrics()
-        self.check_finite(self.validation_metrics, "validation set")
-        self.record_evaluation()
+        check_finite(self.validation_metrics, "validation set", self.step)
+        self.history.record(self.step, self.validation_metrics)
         if not self.validation_metrics:
             return
         seconds = time.perf_counter() - begun
@@ -297,39 +276,18 @@ class TrainingLoop:
             measured, rows = jax.device_get(self.eval_step(self.state.params, batch, self.constants))
             pairs = {**measured["losses"], **measured["scores"]}
             sums = {name: float(sum(pair)) for name, pair in pairs.items()}
-            self.check_finite(sums, f"validation batch {n} (counted from 0)")
+            check_finite(sums, f"validation batch {n} (counted from 0)", self.step)
             total.add(measured)
             predicted.append(self.task.keep_predictions(rows))
         scored = self.data.score_sums(predicted)
         scores = scored.scores if scored else self.data.metrics(predicted)
         return Measured(self.task.metrics_from_means(total.means()) | scores, scored)
 
-    def check_finite(self, measures: dict[str, float], what: str) -> None:
-        for name, value in measures.items():
-            if not math.isfinite(value):
-                raise NonFiniteError(
-                    f"{what}: {name} is {value} at step {self.step}; look at its examples; if they are good, start "
-                    "again with a lower --config.optimizer.learning_rate"
-                )
-
-    def record_evaluation(self) -> None:
-        """Add the standing of this evaluation by the metric `checkpoints.best_metric` to the history."""
-        if best := self.config.checkpoints.best_metric:
-            if best not in self.validation_metrics:
-                raise BertJaxError(
-                    f'config key checkpoints.best_metric: no validation metric "{best}"; '
-                    f"{suggest_name(best, self.validation_metrics)}"
-                )
-            self.history.append((self.step, rank_key(best, self.validation_metrics)))
-
-    def is_out_of_patience(self) -> bool:
-        return is_out_of_patience(self.history, self.config.patience)
-
     def save(self) -> None:
         self.record_pending()
         self.log.sync()
         position: dict = {"window": self.window.sums, "validation": self.validation_metrics}
-        position |= {"standings": self.history, "kernels": self.cache.kernels.record()}
+        position |= {"standings": self.history.standings, "kernels": self.cache.kernels.record()}
         self.checkpoints.save(self.step, self.state, position)
 
     def save_final_model(self, complete: Callable[[Path], R] | None) -> R | None:
@@ -351,18 +309,20 @@ class TrainingLoop:
         """Restore the best step that can be read; if the start is the best, the last step is averaged with it."""
         metric, lost = self.config.checkpoints.best_metric, 0
         averages, first = self.config.init_share != 0, self.config.first_step
-        while (best := best_step(self.history)) not in (None, self.step, first if averages else None):
+        while (best := self.history.best_step()) not in (None, self.step, first if averages else None):
             try:
                 self.checkpoints.folder.require_step(best)
             except BertJaxError as error:
                 self.print_line(f"step {best:,} is the best by {metric}, but {error}")
-                self.history = [(step, value) for step, value in self.history if step != best]
+                self.history.drop(best)
                 lost += 1
             else:
                 self.state, _ = self.checkpoints.restore(best, self.abstract)
                 break
         if best is not None and self.config.steps > self.config.first_step:
-            self.print_detail(describe_kept(metric, self.history, first, "best" if averages else "kept"))
+            self.print_detail(
+                describe_kept(metric, self.history.standings, first, "best" if averages else "kept")
+            )
         if lost:
             self.log.write_line(KEPT_MODEL_LINE, best or self.step, {"lost_checkpoints": lost})
 
@@ -378,8 +338,8 @@ class TrainingLoop:
             self.state = replace(self.state, params=average_params(start, trained, share))
             return self.compute_metrics()
 
-        if self.history:
-            best = best_step(self.history)
+        if self.history.standings:
+            best = self.history.best_step()
             step = self.step if best in (None, first) else best
             share, metrics, tried = choose_share(measure, self.config.checkpoints.best_metric, share)
             self.log.write_line(SHARES_LINE, step, tried)

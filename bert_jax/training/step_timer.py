@@ -1,9 +1,13 @@
 """The speed of a run's steps, without pauses, and a profiler trace of five of them."""
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import jax
+
+from bert_jax.core.memory import peak_bytes
+from bert_jax.training.chips import PEAKS
 
 
 class StepTimer:
@@ -48,6 +52,20 @@ class StepTimer:
         self.steps = self.tokens = 0
         self.waited = 0.0
         return timings
+
+
+def device_use(
+    tokens_per_second: float | None, flops_per_token: Callable[[], float], devices: int
+) -> dict[str, float]:
+    """Return how much memory a device has used at most, and which share of the devices' FLOPs so many tokens use; what
+    is not known is left out."""
+    use: dict[str, float] = {}
+    if peak := peak_bytes(jax.local_devices()[0]):
+        use["peak_memory"] = peak
+    speed = PEAKS.get(jax.devices()[0].device_kind)
+    if speed and tokens_per_second is not None:
+        use["mfu"] = flops_per_token() * tokens_per_second / (speed * devices)
+    return use
 
 
 PROFILED_STEPS = 5  # steps in a trace

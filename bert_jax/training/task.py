@@ -200,6 +200,14 @@ def apply_model(layout: Layout, params: dict, batch: dict, key=None) -> dict:
     return outputs
 
 
+def flops_per_token(task: Task, config: RunConfig, rows: int, length: int) -> float:
+    """Return the FLOPs of a token by the published formula; a speed counts no padding."""
+    flops = task.flops(rows, length) / (rows * length)
+    return (
+        flops * 2 / 3 if config.adapter.rank else flops
+    )  # frozen kernels have no gradients, a third of the work
+
+
 def save_models(
     directory: Path, task: Task, params: dict, tokenizer: Tokenizer, adapter: TrainedAdapter | None = None
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 from bert_jax.command.export import export_checkpoint
 from bert_jax.core.errors import BertJaxError
 from bert_jax.inference.load import load
-from bert_jax.training.best_evaluation import best_step, read_kept_metrics
+from bert_jax.training.best_evaluation import read_kept_metrics
 from bert_jax.training.checkpoint import Checkpoints
 from bert_jax.training.log import read_metrics
 from bert_jax.training.loop import TrainingLoop, train
@@ -85,11 +85,11 @@ def test_of_equal_scores_the_lower_loss_is_the_best_and_of_equal_losses_the_late
     checkpoints = Checkpoints(tmp_path / "checkpoints", config.checkpoints)
     run = TrainingLoop(task, Batches(), config, Workdir(tmp_path), None)
     for step, (accuracy, loss) in enumerate([(0.9, 0.3), (0.9, 0.2), (0.8, 0.1), (0.9, 0.2), (0.9, 0.5)], 1):
-        run.step, run.validation_metrics = step, {"accuracy": accuracy, "classify_loss": loss}
-        run.record_evaluation()
-        checkpoints.save(step, {"x": np.zeros(3)}, {"validation": run.validation_metrics})
+        metrics = {"accuracy": accuracy, "classify_loss": loss}
+        run.history.record(step, metrics)
+        checkpoints.save(step, {"x": np.zeros(3)}, {"validation": metrics})
     checkpoints.finish()
-    assert checkpoints.folder.best_step("accuracy") == best_step(run.history) == 4
+    assert checkpoints.folder.best_step("accuracy") == run.history.best_step() == 4
 
 
 def test_where_the_best_checkpoint_is_lost_the_next_best_is_kept(tmp_path, monkeypatch, capsys):

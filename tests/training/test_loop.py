@@ -14,10 +14,10 @@ import pytest
 from bert_jax.core.errors import BertJaxError, NonFiniteError
 from bert_jax.core.hashes import is_whole, read_hashes
 from bert_jax.hub.model_directory import ModelDirectories
-from bert_jax.training import checkpoint
+from bert_jax.training import checkpoint, loop
 from bert_jax.training.checkpoint import CheckpointFolder
 from bert_jax.training.log import MetricsLog, read_metrics
-from bert_jax.training.loop import TrainingLoop, train
+from bert_jax.training.loop import train
 from bert_jax.training.step_timer import StepTimer
 from bert_jax.training.workdir import Workdir
 from tests.support.pretraining_runs import checkpoint_arrays
@@ -157,7 +157,7 @@ def test_a_workdir_that_cannot_be_written_to(tmp_path):
 def test_a_run_that_fails_ends_after_the_checkpoint_that_is_being_written(tmp_path, monkeypatch):
     write, failed = checkpoint.write_checkpoint_manifest, threading.Event()
 
-    def fail(run, measures, of):
+    def fail(measures, of, step):
         failed.set()
         raise NonFiniteError("the loss is not finite; begin again")
 
@@ -166,7 +166,7 @@ def test_a_run_that_fails_ends_after_the_checkpoint_that_is_being_written(tmp_pa
         time.sleep(0.2)
         write(directory, position)
 
-    monkeypatch.setattr(TrainingLoop, "check_finite", fail)
+    monkeypatch.setattr(loop, "check_finite", fail)
     monkeypatch.setattr(checkpoint, "write_checkpoint_manifest", write_late)
     task, config = tiny_pretraining(checkpoint_every=1, log_evaluate_every=2)
     with pytest.raises(NonFiniteError, match="the loss is not finite"):
