@@ -7,7 +7,8 @@ from functools import partial
 from bert_jax.data.examples.example import Example
 from bert_jax.finetuning.embedding_task import EmbedConfig, EmbeddingTask, GroupsRunConfig
 from bert_jax.finetuning.finetune_config import ExamplesConfig
-from bert_jax.hub.layout import MODELING_FILE, Layout
+from bert_jax.hub.layout import Layout
+from bert_jax.hub.published_form import MODELING_FILE, modeling_classes
 from bert_jax.models.heads import HEADS
 from bert_jax.predictions.calibration import Calibration
 from bert_jax.predictions.kind import Kind
@@ -50,7 +51,7 @@ def prediction_card(
     ours = theirs = use.inputs
     if is_pair:
         ours, theirs = '("a text", "another")', '"a text", "another"'
-    code = ", trust_remote_code=True" if layout.auto_map else ""
+    code = ", trust_remote_code=True" if modeling_classes(layout) else ""
     in_transformers = layout.family.encoder_in_transformers
     by_transformers = f"""
 
@@ -68,7 +69,7 @@ model(**tokenizer({theirs}, return_tensors="pt"))"""
                 f"`transformers` has no class for its head; `{MODELING_FILE}` in this directory has one, and without "
                 "`trust_remote_code=True` the head is replaced by a random one."
             ]
-            * bool(layout.auto_map),
+            * bool(modeling_classes(layout)),
         ],
         usage=f"import bert_jax\nbert_jax.{use.call}({ours})" + by_transformers * in_transformers,
         data=[f"{about}.", describe_named_columns(data), *label_lines(kind, examples)],

@@ -1,8 +1,7 @@
 """The layout of a model: its parts, and how its family publishes them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy as np
 from bert_jax.core.errors import BertJaxError, check_name
 from bert_jax.core.surrogates import holds_surrogates
 from bert_jax.hub.families import FAMILIES
-from bert_jax.hub.family import OWN_HEADS, Family
+from bert_jax.hub.family import Family
 from bert_jax.hub.m3_encoder import COLBERT, SPARSE, TOKEN_WEIGHTS, M3Settings
 from bert_jax.hub.multi_vector_encoder import MultiVectorSettings
 from bert_jax.hub.parameter_mapping import ParameterMapping, linear
@@ -31,12 +30,6 @@ if TYPE_CHECKING:  # JAX is imported only where it is needed
 PROBLEM_TYPE = "problem_type"  # Hugging Face's key for what a classifier predicts, such as "regression"
 PREDICTION_KIND = "prediction_kind"  # the kind of predictions, if Hugging Face's keys do not say it
 MAY_BE_MISSING = "may_be_missing"  # whether the model was trained on questions without an answer
-AUTO_MAP = "auto_map"  # Hugging Face's key for the classes of a file in the directory that open the model
-MODELING_FILE = "modeling_bert_jax.py"  # that file, a copy of ours
-# Heads with a class in that file, named after the architecture -> the class of transformers that opens it.
-AUTO_CLASSES = dict.fromkeys(OWN_HEADS, "AutoModelForSequenceClassification") | {
-    "answer": "AutoModelForQuestionAnswering"
-}
 STRICT_TAGS = "strict_tags"  # whether no I- or E- began a span in the tags that the model was trained on
 # Keys of config.json that become wrong with a new head.
 HEAD_KEYS = (
@@ -77,7 +70,8 @@ class Layout:
     @property
     def module_names(self) -> tuple[str, ...]:
         beside = ["pooler"] * self.pooler + ["transform"] * has_transform(self.config, self.heads)
-        side = [PROJECTION] * bool(self.projection) + [QUERY_WEIGHTS] * self.has_query_weights
+        side = [PROJECTION] * bool(self.projection)
+        side += [QUERY_WEIGHTS] * bool(self.sparse and self.sparse.query_weights)
         return ("encoder", *beside, *self.heads, *side, *[TOKEN_WEIGHTS] * bool(self.m3))
 
     @property
@@ -91,17 +85,8 @@ class Layout:
         return self.sparse or self.multi_vector or self.embedder
 
     @property
-    def has_query_weights(self) -> bool:
-        return self.sparse is not None and self.sparse.query_weights
-
-    @property
     def is_static(self) -> bool:
         return self.embedder is not None and self.embedder.is_static
-
-    @property
-    def usual_engine(self) -> str:
-        """The engine that computes it unless another one is named."""
-        return "numpy" if self.is_static else "jax"
 
     @property
     def vector_size(self) -> int:
@@ -140,7 +125,7 @@ class Layout:
         if projection := self.projection:
             dense = init_dense(key, self.config.hidden_size, projection.width, projection.bias)
             params = params | {PROJECTION: {"dense": dense}}
-        if self.has_query_weights:
+        if QUERY_WEIGHTS in self.module_names:
             params = params | {QUERY_WEIGHTS: {"weight": np.ones(self.config.vocab_size, np.float32)}}
         if self.m3:
             params = params | {TOKEN_WEIGHTS: {"dense": init_dense(key, self.config.hidden_size, 1, True)}}
@@ -159,7 +144,7 @@ class Layout:
         if projection := self.projection:
             name = COLBERT if self.m3 else f"{PROJECTION}.linear"
             parts = [*parts, *linear(f"{PROJECTION}/dense", name, projection.bias)]
-        if self.has_query_weights:
+        if QUERY_WEIGHTS in self.module_names:
             parts = [*parts, ParameterMapping(f"{QUERY_WEIGHTS}/weight", (f"{QUERY_WEIGHTS}.weight",))]
         if self.m3:
             parts = [*parts, *linear(f"{TOKEN_WEIGHTS}/dense", SPARSE)]
@@ -186,64 +171,3 @@ class Layout:
         pooler = HEADS[head].pooler
         layout = replace(self, heads=(head,), labels=labels, pooler=pooler, hf_config=published)
         return layout.embedding_with(None)
-
-    def to_hf_tensors(self, params: Mapping) -> dict[str, np.ndarray]:
-        """Convert the parameters to their published names and shapes."""
-        from flax.traverse_util import flatten_dict
-
-        flat = flatten_dict(params, sep="/")
-        tensors: dict[str, np.ndarray] = {}
-        for part in self.parameter_mappings(prefixed=bool(self.heads)):
-            names = part.all_tensor_names(self.config.groups)
-            arrays = part.to_tensors(np.asarray(flat[part.path], np.float32))
-            tensors |= zip(names, map(np.ascontiguousarray, arrays), strict=True)
-        prefix = f"{self.family.prefix}." * bool(self.heads)
-        computed = self.family.computed_tensors(self.config)
-        return tensors | {prefix + name: array for name, array in computed.items()}
-
-    def to_hf_config(self, pad: int | None = None) -> dict:
-        """Return the content of config.json; `pad` is the id of the tokenizer's padding token."""
-        published = self.family.write_config(self.config, self.hf_config)
-        published |= {AUTO_MAP: self.auto_map | self.remote_classes(published.pop(AUTO_MAP, None))}
-        if not published[AUTO_MAP]:
-            del published[AUTO_MAP]
-        published["architectures"] = [self.family.class_name + self.architecture]
-        if self.embedder:
-            published |= self.family.embedder_keys(self.embedder)
-        if self.labels:
-            published["id2label"] = {str(i): label for i, label in enumerate(self.labels)}
-            published["label2id"] = {label: i for i, label in enumerate(self.labels)}
-        if self.family.position_offset:
-            pad = self.family.position_offset - 1
-        return published if pad is None else published | {"pad_token_id": pad}
-
-    @property
-    def auto_map(self) -> dict[str, str]:
-        """The class of MODELING_FILE that opens the model, by the class of transformers that looks for it; {} if
-        transformers opens the model without that file."""
-        head = self.heads[-1] if self.heads else ""
-        if head not in self.family.not_in_transformers or head not in AUTO_CLASSES:
-            return {}
-        if not self.family.encoder_in_transformers:  # that file has heads alone
-            return {}
-        # Our own heads have a class for all families; what only some families lack, one for each of them.
-        family = "" if head in OWN_HEADS else self.family.class_name
-        return {AUTO_CLASSES[head]: f"{Path(MODELING_FILE).stem}.{family}{HEADS[head].architecture}"}
-
-    def remote_classes(self, auto_map) -> dict[str, str]:
-        """Return the entries of `auto_map`, the key of config.json, that still open the model when it is saved again.
-
-        The code in the directory is not copied. That of a repository (OWNER/NAME--FILE.CLASS) is read there, and the
-        families that transformers lacks are saved in its layout.
-        """
-        if self.family.encoder_in_transformers or not isinstance(auto_map, dict):
-            return {}
-        return {name: path for name, path in auto_map.items() if isinstance(path, str) and "--" in path}
-
-    @property
-    def architecture(self) -> str:
-        """The ending of the class name: "ForMaskedLM", or "Model" without heads."""
-        for architecture, heads in self.family.architectures.items():
-            if set(heads) <= set(self.heads):
-                return architecture
-        return HEADS[self.heads[-1]].architecture if self.heads else "Model"

@@ -33,11 +33,12 @@ from bert_jax.hub.directory_heads import (
 )
 from bert_jax.hub.families import find_family
 from bert_jax.hub.hf_config import CONFIGS, read_hf_config
-from bert_jax.hub.layout import MODELING_FILE, Layout
+from bert_jax.hub.layout import Layout
 from bert_jax.hub.local_directory import resolve_directory
 from bert_jax.hub.modules_beside import folders_beside, open_beside, take_beside, write_text_settings
 from bert_jax.hub.onnx_files import read_source_fingerprint
 from bert_jax.hub.parameter_mapping import ParameterMapping
+from bert_jax.hub.published_form import MODELING_FILE, modeling_classes, to_hf_config, to_hf_tensors
 from bert_jax.hub.sentence_transformers import PROJECTION
 from bert_jax.hub.sparse_encoder import QUERY_WEIGHTS
 from bert_jax.hub.tensors import Tensors
@@ -356,7 +357,7 @@ def save_model(
     if layout.m3 and not encoder_weights:
         layout = layout.embedding_with(layout.embedder)  # that file computes the dense vectors alone
     write_text_settings(directory, layout, tokenizer)  # first, because it may refuse
-    tensors = layout.to_hf_tensors(params)
+    tensors = to_hf_tensors(layout, params)
     check_weights(tensors)
     if layout.m3:
         m3_encoder.write_linear_layers(directory, tensors)
@@ -370,10 +371,10 @@ def save_model(
         save_tensors(directory, tensors)
     for folder, of_module in beside.items():
         save_tensors(folder, of_module)
-    config = layout.to_hf_config(tokenizer.special.pad if tokenizer else None)
+    config = to_hf_config(layout, tokenizer.special.pad if tokenizer else None)
     text = json.dumps(config, indent=2, sort_keys=True, ensure_ascii=False)
     write_atomically(directory / "config.json", text + "\n")
-    if layout.auto_map:
+    if modeling_classes(layout):
         source = Path(__file__).with_name(MODELING_FILE).read_text(encoding="utf-8")
         write_atomically(directory / MODELING_FILE, source)
     if tokenizer is not None:

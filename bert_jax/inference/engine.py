@@ -82,7 +82,7 @@ def open_directory(
     check_flag(batch_invariant, "batch_invariant")
     if engine == AUTO:
         path = ModelDirectory.open(path)
-        engine = path.layout.usual_engine
+        engine = "numpy" if path.layout.is_static else "jax"
     chosen = ENGINES[engine]
     if not isinstance(dtype, str) or dtype not in chosen.dtypes:
         raise BertJaxError(

@@ -104,7 +104,7 @@ class SparseEmbedder(PromptedEncoder):
         (1, 12)
         """
         name = self._choose_prompt(prompt_name, prompt, QUERY_PROMPTS)
-        if not self.layout.has_query_weights:
+        if QUERY_WEIGHTS not in self.layout.module_names:
             return self.encode(inputs, name, prompt, **settings)
         return self._map(partial(partial, self.query_weights.embed), inputs, name, prompt, **settings)
 

@@ -85,7 +85,7 @@ class QueryWeights:
     def open(cls, directory: ModelDirectory) -> "QueryWeights":
         """Open those of a directory, and nothing else of it."""
         layout = directory.layout
-        if not (layout.sparse and layout.has_query_weights):
+        if not (layout.sparse and layout.sparse.query_weights):
             raise BertJaxError(
                 f"{directory} has no weights for queries, which it embeds as it does documents"
             )

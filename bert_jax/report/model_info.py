@@ -10,10 +10,11 @@ from pathlib import Path
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import to_json
 from bert_jax.core.terminal import wrap_for_terminal
-from bert_jax.hub.layout import MODELING_FILE, Layout
+from bert_jax.hub.layout import Layout
 from bert_jax.hub.layout_warnings import layout_warnings, lowercases_text
 from bert_jax.hub.model_directory import ModelDirectory, abbreviate_names
 from bert_jax.hub.multi_vector_encoder import DOCUMENT
+from bert_jax.hub.published_form import MODELING_FILE, modeling_classes
 from bert_jax.hub.weights import read_weight
 from bert_jax.models.heads import HEADS
 from bert_jax.predictions import calibration as calibrations
@@ -70,7 +71,7 @@ def collect_model_facts(directory) -> dict:
         if head in layout.family.not_in_transformers:
             name = f"transformers has no {layout.family.class_name}{HEADS[head].architecture}"
             remote = f"with trust_remote_code=True it opens the model by {MODELING_FILE}, and else "
-            odd.append(f"{name}; {remote if layout.auto_map else 'it opens '}the encoder alone")
+            odd.append(f"{name}; {remote if modeling_classes(layout) else 'it opens '}the encoder alone")
 
     def read_or(otherwise, read):
         """Return what `read` returns; if it fails, note the error and return `otherwise`."""

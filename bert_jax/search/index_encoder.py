@@ -17,6 +17,7 @@ from bert_jax.hub.local_directory import resolve_directory
 from bert_jax.hub.model_directory import model_fingerprint
 from bert_jax.hub.multi_vector_encoder import DOCUMENT, QUERY
 from bert_jax.hub.onnx_files import NoOnnxFile
+from bert_jax.hub.sparse_encoder import QUERY_WEIGHTS
 from bert_jax.inference.computations import SparseVector
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.load import load
@@ -159,7 +160,7 @@ class SparseIndexEncoder(IndexEncoder):
         """Yield the vector of each query, and its tokens."""
         truncated = TruncationWarner(self.max_length)
         embed: Callable[..., Any] = self.pipeline(truncated=truncated)
-        if isinstance(self.model, SparseEmbedder) and self.model.layout.has_query_weights:
+        if isinstance(self.model, SparseEmbedder) and QUERY_WEIGHTS in self.model.layout.module_names:
             settings = self.pipeline_settings(QUERY_PROMPTS, truncated)
             embed = partial(self.model.query_weights.embed, **settings)
         name = self.model.tokenizer.rust.id_to_token

@@ -134,7 +134,7 @@ class SparseTask(EmbeddingTask):
         self, tokenizer: Tokenizer, texts: Sequence[str], n: int, most: int
     ) -> list[EncodedText]:
         """Encode the n-th texts of groups; tokens of queries are read without special tokens if they have weights."""
-        if n or not self.layout.has_query_weights:
+        if n or not self.sparse.query_weights:
             return super().encode_texts(tokenizer, texts, n, most)
         return [
             (Encoding(ids[:most], [0] * len(ids[:most]), [(0, 0)] * len(ids[:most]), len(ids[most:])), {})
@@ -150,7 +150,7 @@ class SparseTask(EmbeddingTask):
         states = outputs.get("decoded", outputs["hidden"])
         how = self.sparse.pooling, self.sparse.activation
         vectors = sparse_vectors(self.layout.config, params, states, mask, *how)
-        if self.layout.has_query_weights:
+        if self.sparse.query_weights:
             occurrences = binary_vectors(batch["input_ids"], mask, self.layout.vector_size)
             is_query = batch[PLACE].reshape(mask.shape[:2]) % self.texts_per_group == 0
             weights = params[QUERY_WEIGHTS]["weight"]
@@ -261,7 +261,7 @@ def make_sparse_task(config: Config, directories: ModelDirectories, texts: int, 
     refuse_scored_pairs(config, texts, scores, "sparse embedders")
     loss, settings = choose_loss(config, texts, scores)
     layout = sparse_layout(config, directories[config.init].layout)
-    usual = 0.0 if layout.has_query_weights else QUERY_REGULARIZER_WEIGHT
+    usual = 0.0 if QUERY_WEIGHTS in layout.module_names else QUERY_REGULARIZER_WEIGHT
     query_weight = usual if wanted.query_regularizer_weight < 0 else wanted.query_regularizer_weight
     return SparseTask(
         layout, loss, settings, (), texts, scores * loss.scored, teacher_shape(config, directories, loss, texts),

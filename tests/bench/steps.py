@@ -10,6 +10,7 @@ from bert_jax.bench.step_speed import Step, synthetic_batch
 from bert_jax.bench.timing import Machine, Turn
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub.layout import Layout
+from bert_jax.hub.published_form import to_hf_config
 from bert_jax.training.run_config import RunConfig
 from bert_jax.training.task import Outline
 from tests.bench.comparison import Comparison, Row, dtype_of, dtype_ratios
@@ -47,9 +48,7 @@ def torch_step(spec: str, overrides: Sequence[str], autocast: bool, compiled: bo
     if "labels" in batch:
         arrays |= {"token_type_ids": batch["token_type_ids"], "next_sentence_label": batch["labels"]}
     layout = outline.task.layout
-    settings = transformers.AutoConfig.for_model(
-        **Layout(encoder, layout.family, layout.heads).to_hf_config()
-    )
+    settings = transformers.AutoConfig.for_model(**to_hf_config(Layout(encoder, layout.family, layout.heads)))
     auto = transformers.AutoModelForPreTraining if "labels" in batch else transformers.AutoModelForMaskedLM
     return torch_updates(torch, auto.from_config(settings), arrays, config, autocast, compiled)
 

@@ -14,6 +14,7 @@ from safetensors.numpy import load_file, save_file
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub.adapter import CONFIG, WEIGHTS
 from bert_jax.hub.model_directory import ModelDirectory, model_fingerprint
+from bert_jax.hub.published_form import to_hf_tensors
 from bert_jax.inference.load import load
 from bert_jax.training.adapters import join_params, trained_adapter
 from tests.support.adapters import random_adapter, save_adapter, write_adapter
@@ -173,7 +174,7 @@ def test_our_adapters_compute_learn_and_open_as_in_peft(family, head, tmp_path):
     # The gradients, in the form of files.
     (expected * torch.from_numpy(np.float32(weights[..., : expected.shape[-1]]))).sum().backward()
     saved = trained_adapter(task, config, gradients, frozen)
-    own = saved.to_tensors(task.layout, task.layout.to_hf_tensors(frozen | gradients))
+    own = saved.to_tensors(task.layout, to_hf_tensors(task.layout, frozen | gradients))
     theirs = {
         re.sub(r"(?<=vector)\.default\.weight|\.default|\.modules_to_save", "", n): p.grad.numpy()
         for n, p in theirs.named_parameters()

@@ -8,8 +8,8 @@ from flax.traverse_util import unflatten_dict
 
 from bert_jax.hub import model_directory as hub
 from bert_jax.hub.families import FAMILIES
-from bert_jax.hub.layout import MODELING_FILE
 from bert_jax.hub.model_directory import ModelDirectory
+from bert_jax.hub.published_form import MODELING_FILE, modeling_classes
 from bert_jax.inference.load import load
 from bert_jax.models.heads import HEADS
 from tests.support.cases import long_except
@@ -37,7 +37,7 @@ def own_cache(tmp_path, monkeypatch):
 
 def open_there(directory, **options):
     layout = ModelDirectory.open(directory).layout
-    (name,) = layout.auto_map
+    (name,) = modeling_classes(layout)
     return getattr(transformers, name).from_pretrained(directory, **options).eval()
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from bert_jax.finetuning.inspect_examples import decode_texts, list_groups
 from bert_jax.hub import model_directory as hub
+from bert_jax.hub.published_form import to_hf_tensors
 from bert_jax.hub.sentence_transformers import EmbedderSettings
 from bert_jax.inference.load import load
 from bert_jax.losses.embedding import EMBEDDING_LOSSES, EmbeddingLossSettings, matryoshka_loss
@@ -95,7 +96,7 @@ def both(encoder_path, tmp_path_factory):
         jax.jit(lambda params: (losses(params), jax.jacrev(losses)(params)))(params)
     )
     ours = {
-        case: (value, task.layout.to_hf_tensors(jax.tree.map(lambda leaf, n=n: leaf[n], gradients)))
+        case: (value, to_hf_tensors(task.layout, jax.tree.map(lambda leaf, n=n: leaf[n], gradients)))
         for n, (case, value) in enumerate(zip(CASES, values, strict=True))
     }
     return ours, by_case(root, columns, scores, teacher)

@@ -11,6 +11,7 @@ from bert_jax.finetuning.inspect_examples import decode_texts, list_groups
 from bert_jax.hub import model_directory as hub
 from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.hub.multi_vector_encoder import MultiVectorSettings, QueryExpansion
+from bert_jax.hub.published_form import to_hf_tensors
 from bert_jax.hub.sentence_transformers import Projection
 from bert_jax.inference.load import load
 from bert_jax.training.gradient import make_gradient
@@ -77,7 +78,7 @@ def our_losses(encoder_path, folder, case):
         key, constants = jax.random.key(0), StepConstants(0, 0, {})
         gradients, measured = jax.jit(lambda: gradient(params, batch, key, constants))()
         (loss,) = measured["losses"].values()
-        return float(loss.mean), task.layout.to_hf_tensors(gradients)
+        return float(loss.mean), to_hf_tensors(task.layout, gradients)
 
     listed = list_groups(data, 0, task.texts_per_group)
     decoded = [decode_texts(group, data.tokenizer) for group in listed]

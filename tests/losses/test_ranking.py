@@ -10,6 +10,7 @@ import pytest
 from bert_jax.finetuning.encoded_windows import gather_by_example
 from bert_jax.hub import model_directory as hub
 from bert_jax.hub.model_directory import ModelDirectories
+from bert_jax.hub.published_form import to_hf_tensors
 from bert_jax.losses.ranking import RANKING_LOSSES
 from bert_jax.tasks import load_config as load_task
 from bert_jax.training.state import init_random_params
@@ -90,7 +91,7 @@ def both(encoder_path, tmp_path_factory):
         jax.jit(lambda params: (losses(params), jax.jacrev(losses)(params)))(params)
     )
     ours = {
-        case: (value, task.layout.to_hf_tensors(jax.tree.map(lambda leaf, n=n: leaf[n], gradients)))
+        case: (value, to_hf_tensors(task.layout, jax.tree.map(lambda leaf, n=n: leaf[n], gradients)))
         for n, (case, value) in enumerate(zip(CASES, values, strict=True))
     }
     return ours, reference(root / "ours", queries, lists, labels, scores)

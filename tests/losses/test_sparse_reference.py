@@ -11,6 +11,7 @@ import pytest
 from bert_jax.finetuning.inspect_examples import decode_texts, list_groups
 from bert_jax.hub import model_directory as hub
 from bert_jax.hub.model_directory import ModelDirectories
+from bert_jax.hub.published_form import to_hf_tensors
 from bert_jax.training.gradient import add_step, make_gradient
 from bert_jax.training.sharding import make_mesh
 from bert_jax.training.state import StepConstants, abstract_state, get_shardings
@@ -68,7 +69,7 @@ def our_losses(encoder_path, folder, case):
     def compute(finished: int, parts: int = 1):
         gradients, measured = gradient_of(parts)(finished)
         total = sum(float(loss.mean) for loss in measured["losses"].values())
-        return total, task.layout.to_hf_tensors(gradients)
+        return total, to_hf_tensors(task.layout, gradients)
 
     groups = list_groups(data, 0, task.texts_per_group)
     texts = [[text.replace("[CLS] ", "").replace(" [SEP]", "") for text in decode_texts(group, data.tokenizer)]

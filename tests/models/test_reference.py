@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bert_jax.hub.published_form import to_hf_tensors
 from bert_jax.inference.load import load
 from bert_jax.losses import loss as losses
 from tests.support.model_outputs import compute_outputs
@@ -74,7 +75,7 @@ def test_pre_training_equals_transformers(name, length, tmp_path):
     )
     assert_close(outputs["mlm"], at_targets)
     assert_close(ours, answer.loss)
-    assert_gradients_close(model.layout.to_hf_tensors(gradients), theirs)
+    assert_gradients_close(to_hf_tensors(model.layout, gradients), theirs)
 
 
 HEADS = [

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bert_jax.hub.published_form import to_hf_tensors
 from bert_jax.inference.load import load
 from bert_jax.losses import loss as losses
 from bert_jax.models.bert import Bert
@@ -68,7 +69,7 @@ def assert_equals_transformers(
             answer.loss.backward()
             own = {name: gradients[name] for name in model.layout.module_names}
             assert_gradients_close(
-                rename_tensors(model.layout.to_hf_tensors(own), old or {}), fill_gradients(theirs[suffix])
+                rename_tensors(to_hf_tensors(model.layout, own), old or {}), fill_gradients(theirs[suffix])
             )
         saved = root / f"{suffix}-ours"
         model.save(saved)

@@ -10,6 +10,7 @@ from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub import model_directory as hub
 from bert_jax.hub.model_directory import ModelDirectories
+from bert_jax.hub.published_form import to_hf_tensors
 from bert_jax.inference.load import load
 from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.tasks import load_config as load_task
@@ -153,7 +154,7 @@ def test_losses_and_gradients_equal_those_of_torch(objective, tmp_path):
         assert part.item() > 1e-3
         assert float(losses[name].mean) == pytest.approx(part.item(), rel=1e-5), name
     sum(parts.values()).backward()
-    assert_gradients_close(task.layout.to_hf_tensors(gradients), fill_gradients(student))
+    assert_gradients_close(to_hf_tensors(task.layout, gradients), fill_gradients(student))
     for name, kernel in beside.items():
         theirs = kernel.grad.numpy()
         assert np.abs(gradients[name]["dense"]["kernel"] - theirs).max() <= 1e-4 * np.abs(theirs).max()

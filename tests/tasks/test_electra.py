@@ -14,6 +14,7 @@ from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub import model_directory as hub
 from bert_jax.hub.model_directory import ModelDirectories
+from bert_jax.hub.published_form import to_hf_tensors
 from bert_jax.tasks import load_config
 from bert_jax.tasks.electra import (
     DELTA,
@@ -185,9 +186,9 @@ def test_losses_and_gradients_equal_transformers(computed, sharing):
     if sharing == "tied":
         of_discriminator = task.split_params(both)[""]
     ours = {
-        f"generator {name}": value for name, value in task.generator.to_hf_tensors(both[GENERATOR]).items()
+        f"generator {name}": value for name, value in to_hf_tensors(task.generator, both[GENERATOR]).items()
     }
-    ours |= task.layout.to_hf_tensors(of_discriminator)
+    ours |= to_hf_tensors(task.layout, of_discriminator)
     ours = {name: value for name, value in ours.items() if name in expected}
     assert_loss_and_gradients_close((sum(values), ours), (mlm + WEIGHT * told, expected))
 

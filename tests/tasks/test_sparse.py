@@ -206,7 +206,7 @@ def test_a_run_goes_on_from_what_its_start_is(encoder_path, tmp_path):
         tmp_path / "run/model", train, "model.query_weights=none", "model.remat=full"
     )
     assert task.layout.config.remat == "full"
-    assert not task.layout.has_query_weights and task.query_weight == 5e-5
+    assert not task.sparse.query_weights and task.query_weight == 5e-5
 
 
 @pytest.mark.parametrize("score", [None, 0.5])

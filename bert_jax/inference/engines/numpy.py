@@ -37,7 +37,7 @@ class NumpyEngine:
     def open_directory(cls, path, dtype: str, **settings: Any) -> ModelDirectory:
         refuse_settings(settings)
         directory = ModelDirectory.open(path)
-        if directory.layout.usual_engine != cls.name:
+        if not directory.layout.is_static:
             raise BertJaxError(
                 f"the engine {cls.name} computes static embeddings, and {directory} has none; use jax"
             )

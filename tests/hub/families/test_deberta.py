@@ -9,6 +9,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import bert_jax
+from bert_jax.hub.published_form import to_hf_tensors
 from bert_jax.inference.computations import HeadLogits
 from bert_jax.report import model_info
 from tests.support.families import DEBERTA_CONFIGS, DEBERTA_V2_CONFIGS
@@ -107,7 +108,7 @@ def test_the_enhanced_mask_decoder_equals_torch_and_its_positions_survive(kind, 
     expected = decoded_by_torch(theirs, table, batch)
     assert_close(logits, expected, batch["attention_mask"])
     (expected * torch.from_numpy(target)).sum().backward()
-    ours = model.layout.to_hf_tensors(gradients)
+    ours = to_hf_tensors(model.layout, gradients)
     of_places = ours.pop("deberta.embeddings.position_embeddings.weight")
     np.testing.assert_allclose(of_places, table.grad, atol=1e-4 * float(table.grad.abs().max()))
     assert_gradients_close(ours, theirs)

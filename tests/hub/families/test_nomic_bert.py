@@ -7,6 +7,7 @@ import pytest
 from flax.traverse_util import flatten_dict
 from safetensors.numpy import load_file, save_file
 
+from bert_jax.hub.published_form import to_hf_config
 from bert_jax.inference.load import load
 from bert_jax.models.encoder_config import RotaryConfig
 from tests.support.model_outputs import compute_outputs
@@ -82,7 +83,7 @@ def test_published_files_compute_what_transformers_computes_of_them(tmp_path):
     publish(tmp_path / "old", mlm=False)
     model = load(tmp_path / "old", tokenizer=False)
     # Its config class reads none of the old keys.
-    config = transformers.NomicBertConfig(**model.layout.to_hf_config())
+    config = transformers.NomicBertConfig(**to_hf_config(model.layout))
     theirs = transformers.NomicBertModel.from_pretrained(tmp_path / "old", config=config).eval()
     tokens = np.random.RandomState(0).randint(1, 64, (2, 9))
     batch = {"input_ids": tokens, "token_type_ids": 0 * tokens, "attention_mask": 0 * tokens + 1}

@@ -4,6 +4,7 @@ import pytest
 
 from bert_jax.hub.families import FAMILIES, resolve_size
 from bert_jax.hub.layout import Layout
+from bert_jax.hub.published_form import to_hf_config
 from bert_jax.models.encoder_config import LocalAttentionConfig, RotaryConfig
 from bert_jax.text.tokenizer_directory import open_tokenizer
 from tests.bench.tokenizers import compare, transformers_on
@@ -243,6 +244,6 @@ def test_a_published_size_has_the_parameters_of_transformers(size):
         names = part.all_tensor_names(layout.config.groups)
         ours |= {name: of_layer[i % len(of_layer)] for i, name in enumerate(names)}
     with torch.device("meta"):
-        config = transformers.AutoConfig.for_model(**layout.to_hf_config())
+        config = transformers.AutoConfig.for_model(**to_hf_config(layout))
         model = transformers.AutoModelForMaskedLM.from_config(config)
     assert ours == {name: tuple(p.shape) for name, p in model.named_parameters()}
