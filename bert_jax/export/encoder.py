@@ -10,7 +10,7 @@ from bert_jax.core.registry import Registry
 from bert_jax.export.context import Context, make_context
 from bert_jax.export.graph import Scope, Value
 from bert_jax.export.layers import convolve, embed, norm, position_embeddings
-from bert_jax.models.encoder import layer_types, normalizes_last
+from bert_jax.models.layer_stack import layer_types, normalizes_last
 
 # Name of a block -> the function that writes it: (scope, hidden, context, layer_type) -> hidden.
 BLOCK_BUILDERS = Registry("bert_jax.export.blocks", "ONNX export of the block", "build")
@@ -61,7 +61,7 @@ def layer_scope(scope: Scope, layer: int, name: str = "layers") -> Scope:
 def decode_masked(
     scope: Scope, penultimate: Value, input_ids: Value, context: Context, build: Callable
 ) -> Value:
-    """Return the states of DeBERTa's enhanced mask decoder: see models/encoder.py."""
+    """Return the states of DeBERTa's enhanced mask decoder: see models/mask_decoder.py."""
     last = layer_scope(scope, scope.config.num_hidden_layers - 1, "decoder")
     positions = position_embeddings(scope / "embeddings", input_ids)
     queries, context = scope.add("Add", penultimate, positions), replace(context, convolved=None)

@@ -38,10 +38,11 @@ from bert_jax.inference.kept_programs import load_program, program_file, save_pr
 from bert_jax.models.adapted_kernel import AdaptedKernel
 from bert_jax.models.bert import Bert
 from bert_jax.models.blocks import BLOCKS
-from bert_jax.models.encoder import Encoder, stack_layers, unroll_layers
+from bert_jax.models.encoder import Encoder
 from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.models.heads import HEADS
 from bert_jax.models.kernels.kernel_choice import note_choices
+from bert_jax.models.layer_stack import stack_layers, unroll_layers
 from bert_jax.models.layers import STATES, WEIGHTS
 from bert_jax.models.mesh import DATA, platform
 from bert_jax.models.pooling import pool, project, text_mask

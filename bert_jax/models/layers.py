@@ -19,7 +19,6 @@ from bert_jax.models.kernels import attention, xla_attention
 from bert_jax.models.kernels.request import masked_segment_ids, split_qkv, unstack
 from bert_jax.models.mesh import FSDP, TENSOR, device_kind
 from bert_jax.models.rotary import rotate
-from bert_jax.models.sinusoids import sinusoidal_table
 
 ACTIVATIONS: dict[str, Callable] = {
     "gelu": gelu,
@@ -31,7 +30,7 @@ ACTIVATIONS: dict[str, Callable] = {
 
 # Flax collections: hidden states, attention weights, and the qkv and scores that the weights are computed from. A
 # program requests them by making a collection mutable. Layers must be unrolled, because a scan keeps nothing of its
-# steps; for scanned layers, use `Encoder.layerwise`.
+# steps; for scanned layers, use `layer_states.layerwise`.
 STATES, WEIGHTS, QKV, SCORES = "states", "weights", "qkv", "scores"
 
 # On these chips XLA keeps an array of so many bytes on the chip, beside its gradient; of 50 MB it does not. On a v4 it
@@ -209,46 +208,6 @@ def count_parts(shape: tuple[int, ...], width: int, dtype: str) -> int:
     return next((parts for parts in range(max(count, 1), MOST_PARTS + 1) if length % parts == 0), 1)
 
 
-class Embeddings(nn.Module):
-    """Token + position + segment embeddings, normalised and, if needed, projected to the width of the layers."""
-
-    config: EncoderConfig
-
-    def setup(self):
-        c = self.config
-        self.words = self.param("words", default_initializer(c), (c.padded_vocab, c.embedding_width))
-        if c.positions in ("learned", "decoder"):
-            self.positions = self.param(
-                "positions", default_initializer(c), (c.max_position_embeddings, c.embedding_width)
-            )
-        elif c.positions == "sinusoidal":
-            self.positions = sinusoidal_table(c.max_position_embeddings, c.embedding_width)
-        if c.type_vocab_size:
-            self.token_types = self.param(
-                "token_types", default_initializer(c), (c.type_vocab_size, c.embedding_width)
-            )
-        self.norm = norm(c, name=None) if c.embedding_norm else None
-        self.dropout = Dropout(c.hidden_dropout_prob)
-        if c.embedding_size:
-            self.projection = Dense(c, (c.hidden_size,))
-
-    def __call__(self, batch, train: bool):
-        c = self.config
-        # take() turns an id out of range into NaN, which later checks detect; indexing would silently clamp it.
-        x = jnp.take(self.words, batch["input_ids"], axis=0)
-        if c.positions in ("learned", "sinusoidal"):
-            x += self.position_embeddings(batch)
-        if c.type_vocab_size:
-            x += jnp.take(self.token_types, batch["token_type_ids"], axis=0)
-        x = x.astype(c.computed_dtype) if self.norm is None else self.norm(x)
-        x = self.dropout(x, batch.get("rows"), train)
-        return self.projection(x) if c.embedding_size else x
-
-    def position_embeddings(self, batch):
-        """Return the position embedding of each token."""
-        return jnp.take(self.positions, token_positions(batch, self.config.max_position_embeddings), axis=0)
-
-
 @flax.struct.dataclass
 class Convolved:
     states: Any  # [B, L, D]
@@ -290,24 +249,6 @@ def neighbour(states, segment_ids, offset: int):
     inside = (position >= 0) & (position < states.shape[1])
     same = inside & (segment_ids > 0) & (jnp.roll(segment_ids, -offset, axis=1) == segment_ids)
     return jnp.where(same[..., None], jnp.roll(states, -offset, axis=1), 0)
-
-
-def token_positions(batch, count: int):
-    """Return positions 0, 1, 2 ... along each row, from 0 in each sequence; on padding they stay below `count`.
-
-    >>> batch = {"input_ids": jnp.zeros((1, 7)), "attention_mask": jnp.array([[1, 1, 1, 1, 0, 0, 0]])}
-    >>> token_positions(batch | {"segment_ids": jnp.array([[1, 1, 2, 2, 0, 0, 0]])}, count=2).tolist()
-    [[0, 1, 0, 1, 0, 1, 1]]
-    """
-    position = jnp.broadcast_to(jnp.arange(batch["input_ids"].shape[1]), batch["input_ids"].shape)
-    if "segment_ids" in batch:
-        segment_ids = batch["segment_ids"]
-        begins = jnp.concatenate(
-            [jnp.ones_like(segment_ids[:, :1], bool), segment_ids[:, 1:] != segment_ids[:, :-1]], axis=1
-        )
-        position -= jax.lax.cummax(jnp.where(begins, position, 0), axis=1)
-    # Beyond the table the look-up gives NaN. That is right for a text that is too long, but not for padding.
-    return jnp.where(batch["attention_mask"] > 0, position, jnp.minimum(position, count - 1))
 
 
 def is_requested(module: nn.Module, collection: str) -> bool:

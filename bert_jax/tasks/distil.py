@@ -31,6 +31,7 @@ from bert_jax.models.einsum import mixed_einsum
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.models.kernels.request import make_attention_mask
+from bert_jax.models.layer_states import layerwise
 from bert_jax.models.layers import QKV, SCORES, STATES
 from bert_jax.tasks import pretrain
 from bert_jax.tasks.pretrain import CorporaConfig, PretrainTask
@@ -264,10 +265,10 @@ class TinyBertTask(LayerDistillTask):
 
 
 def compute_layer_values(layout: Layout, params: dict, batch: dict, key=None, **wanted) -> dict[str, list]:
-    """Return the intermediate values of a model's encoder; see Encoder.layerwise."""
+    """Return the intermediate values of a model's encoder; see `layerwise`."""
     rngs = None if key is None else {"dropout": key}
     encoder, variables = Encoder(layout.config), {"params": params["encoder"]}
-    values: Any = encoder.apply(variables, batch, key is not None, rngs=rngs, method="layerwise", **wanted)
+    values: Any = encoder.apply(variables, batch, key is not None, rngs=rngs, method=layerwise, **wanted)
     return values
 
 

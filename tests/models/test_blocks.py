@@ -14,10 +14,11 @@ from bert_jax.models.blocks import BLOCKS
 from bert_jax.models.context import Context
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.elementwise import normalize
-from bert_jax.models.encoder import Encoder, dummy_batch, stack_layers, unroll_layers
+from bert_jax.models.encoder import Embeddings, Encoder, dummy_batch
 from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.models.kernels import attention
-from bert_jax.models.layers import Embeddings, FeedForward, SelfAttention
+from bert_jax.models.layer_stack import stack_layers, unroll_layers
+from bert_jax.models.layers import FeedForward, SelfAttention
 from bert_jax.training.optimizer import check_layer_settings
 from bert_jax.training.run_config import OptimizerConfig
 from tests.support.gradients import assert_gradients_equal

@@ -14,12 +14,12 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.hub.families import family_for
 from bert_jax.models.bert import Bert
 from bert_jax.models.context import Context
-from bert_jax.models.encoder import REMAT
+from bert_jax.models.encoder import Embeddings
 from bert_jax.models.encoder_config import EncoderConfig, RelativeConfig, RotaryConfig
 from bert_jax.models.kernels import attention, blocked_attention, short_attention, xla_attention
 from bert_jax.models.kernels.attention import attend, choose_kernel
 from bert_jax.models.kernels.request import AttentionRequest
-from bert_jax.models.layers import Embeddings
+from bert_jax.models.layer_stack import REMAT
 from bert_jax.models.relative_terms import RelativeTerms, alibi_terms, head_slopes
 from bert_jax.models.sinusoids import sinusoidal_table
 from tests.support.cases import long_except

@@ -8,7 +8,8 @@ ORDER = (
 INSIDE = {
     "text": ("tables", "text_source", "sentences", "encoding", "tokenizer", "vocabulary_training"),
     "data": ("batch_source", "corpus", "examples", "shards"),
-    "models": ("encoder_config", "layers", "blocks", "encoder", "heads", "pooling", "bert"),
+    "models": ("encoder_config", "layers", "blocks", "layer_stack", "mask_decoder", "encoder", "heads", "pooling",
+               "bert"),
     "training": ("run_config", "workdir", "task", "state", "step", "loop", "opened_run"),
     "finetuning": ("epochs_config", "finetune_config", "example_splits", "linear_probe", "cross_validation",
                    "choose_method", "finetune_task"),

@@ -349,7 +349,7 @@ def test_a_failure_in_the_pipeline_is_ours_to_read(corpus, monkeypatch, tensorfl
     def fail(*_):
         raise BertJaxError("full")
 
-    monkeypatch.setattr(stream, "_unmasked", fail)
+    monkeypatch.setattr(stream.order, "locate", fail)
     with pytest.raises(BertJaxError, match="full"):
         for _ in range(100):
             next(batches)
