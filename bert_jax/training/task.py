@@ -75,7 +75,7 @@ class Task(Generic[D]):
     @property
     def best_metric(self) -> str:
         """The validation metric by which runs of the task are compared."""
-        raise self.missing_member("best_metric")
+        raise missing_member(self, "best_metric")
 
     @property
     def frozen(self) -> Rules:
@@ -154,7 +154,7 @@ class Task(Generic[D]):
 
     def features(self, rows: int, length: int) -> Features:
         """The shape and dtype of each array of a batch, to compile without data."""
-        raise self.missing_member("features")
+        raise missing_member(self, "features")
 
     def flops(self, rows: int, length: int) -> float:
         """The FLOPs of a step, forward and backward; of the layers only, because a head costs little. Without layers,
@@ -166,15 +166,11 @@ class Task(Generic[D]):
         """The losses; the step minimises the sum of their means. Weights depend on the batch, never on the outputs.
 
         A loss may exist only with dropout: it is trained, and the validation does not have it."""
-        raise self.missing_member("losses")
+        raise missing_member(self, "losses")
 
     def show_step(self, data: D, step: int, rows: int) -> str:
         """Show the first `rows` rows of a step, for `bert-jax inspect`; by default as the data show them."""
         return data.show_step(step, rows)
-
-    def missing_member(self, name: str) -> BertJaxError:
-        """The error for a member that the task does not define. Saving its models needs none of these members."""
-        return BertJaxError(f"the task {type(self).__name__} does not define `{name}`; see training/task.py")
 
     def scores(self, outputs: dict, batch: dict) -> dict[str, Loss]:
         """What else to measure, in training and on the validation set."""
@@ -190,6 +186,11 @@ class Task(Generic[D]):
     def metrics_from_means(self, means: dict[str, float]) -> dict[str, float]:
         """Turn the mean losses and scores of the validation set into the metrics that people read."""
         return means
+
+
+def missing_member(task: Task, name: str) -> BertJaxError:
+    """The error for a member that a task does not define. Saving its models needs none of these members."""
+    return BertJaxError(f"the task {type(task).__name__} does not define `{name}`; see training/task.py")
 
 
 def apply_model(layout: Layout, params: dict, batch: dict, key=None) -> dict:
