@@ -19,6 +19,51 @@ SMALL = 1e-12
 PADDED = jnp.finfo(jnp.float32).min  # the logit of a padded vocabulary entry, which gets no probability
 
 
+class Bert(nn.Module):
+    """An encoder with heads: batch -> {"hidden": [B, L, D], "pooled": [B, D], and the logits of each head by name}.
+
+    If the batch has `segment_ids`, outputs for whole texts have an axis of sequences: [B, P, ...].
+    """
+
+    config: EncoderConfig
+    heads: tuple[str, ...] = ()
+    labels: int = 0  # the number of labels in the data, for heads with an output for each label
+    pooler: bool = True
+    unrolled: bool = False  # as in Encoder
+
+    @nn.compact
+    def __call__(self, batch, train: bool = False, hidden=None):
+        """Return the outputs; if the hidden states are given, those of the heads alone, without a masked LM's."""
+        encoder = Encoder(self.config, self.unrolled, name="encoder")
+        decodes = self.config.positions == "decoder" and any(HEADS[name].decoded for name in self.heads)
+        outputs = {}
+        if hidden is None and decodes:
+            hidden, outputs["decoded"] = encoder(batch, train, decodes=True)
+        elif hidden is None:
+            hidden = encoder(batch, train)
+        outputs["hidden"] = hidden
+        if self.pooler:
+            pool = mean_states if self.config.pooler.mean else cls_states
+            pooler = Pooler(self.config, name="pooler")
+            if self.config.pooler.late:
+                outputs["pooled"] = pool(pooler(hidden, batch, train), batch)
+            else:
+                outputs["pooled"] = pooler(pool(hidden, batch), batch, train)
+        if has_transform(self.config, self.heads):
+            outputs["transformed"] = Transform(self.config, name="transform")(hidden)
+        for name in self.heads:
+            head = HEADS[name]
+            states = states_read(head, outputs, batch)
+            if head.decoded:
+                states = outputs.get("decoded", hidden)
+            if head.transformed:
+                states = outputs.get("transformed", hidden)
+            module = HEAD_MODULES[name](self.config, self.labels, name=name)
+            words = encoder.embeddings.words if head.decoded else None
+            outputs[name] = module(states, batch, words, train)
+        return outputs
+
+
 class Pooler(nn.Module):
     """The pooler: states of texts or, if it is late, of tokens [B, ..., D] -> states [B, ..., D]."""
 
@@ -151,51 +196,6 @@ HEAD_MODULES: dict[str, Callable[..., nn.Module]] = {
         config, 2, config.head_dropout, name=name
     ),
 }
-
-
-class Bert(nn.Module):
-    """An encoder with heads: batch -> {"hidden": [B, L, D], "pooled": [B, D], and the logits of each head by name}.
-
-    If the batch has `segment_ids`, outputs for whole texts have an axis of sequences: [B, P, ...].
-    """
-
-    config: EncoderConfig
-    heads: tuple[str, ...] = ()
-    labels: int = 0  # the number of labels in the data, for heads with an output for each label
-    pooler: bool = True
-    unrolled: bool = False  # as in Encoder
-
-    @nn.compact
-    def __call__(self, batch, train: bool = False, hidden=None):
-        """Return the outputs; if the hidden states are given, those of the heads alone, without a masked LM's."""
-        encoder = Encoder(self.config, self.unrolled, name="encoder")
-        decodes = self.config.positions == "decoder" and any(HEADS[name].decoded for name in self.heads)
-        outputs = {}
-        if hidden is None and decodes:
-            hidden, outputs["decoded"] = encoder(batch, train, decodes=True)
-        elif hidden is None:
-            hidden = encoder(batch, train)
-        outputs["hidden"] = hidden
-        if self.pooler:
-            pool = mean_states if self.config.pooler.mean else cls_states
-            pooler = Pooler(self.config, name="pooler")
-            if self.config.pooler.late:
-                outputs["pooled"] = pool(pooler(hidden, batch, train), batch)
-            else:
-                outputs["pooled"] = pooler(pool(hidden, batch), batch, train)
-        if has_transform(self.config, self.heads):
-            outputs["transformed"] = Transform(self.config, name="transform")(hidden)
-        for name in self.heads:
-            head = HEADS[name]
-            states = states_read(head, outputs, batch)
-            if head.decoded:
-                states = outputs.get("decoded", hidden)
-            if head.transformed:
-                states = outputs.get("transformed", hidden)
-            module = HEAD_MODULES[name](self.config, self.labels, name=name)
-            words = encoder.embeddings.words if head.decoded else None
-            outputs[name] = module(states, batch, words, train)
-        return outputs
 
 
 def states_read(head: Head, outputs: dict, batch: dict):
