@@ -35,7 +35,8 @@ from bert_jax.models.layer_states import layerwise
 from bert_jax.models.layers import QKV, SCORES, STATES
 from bert_jax.tasks import pretrain
 from bert_jax.tasks.pretrain import CorporaConfig, PretrainTask
-from bert_jax.training.task import Outline, Task, apply_model
+from bert_jax.training.objective import apply_model
+from bert_jax.training.task import Outline, Task
 from bert_jax.training.warm_start import check_same_tokenizer, check_sizes
 
 Objective = Literal["distilbert", "minilm", "tinybert"]

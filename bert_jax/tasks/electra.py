@@ -27,8 +27,9 @@ from bert_jax.models.encoder_config import COMPUTATION_FIELDS, TRAINING_FIELDS, 
 from bert_jax.models.mesh import FSDP, TENSOR
 from bert_jax.tasks import pretrain
 from bert_jax.tasks.pretrain import MaskedLMTask, choose_family, fit_vocabulary
+from bert_jax.training.objective import apply_model
 from bert_jax.training.parameter_rules import EMBEDDINGS, ParameterRule
-from bert_jax.training.task import Outline, apply_model
+from bert_jax.training.task import Outline
 from bert_jax.training.warm_start import check_same_tokenizer, check_sizes
 
 GENERATOR = "generator"  # the directory of its model, within that of the discriminator

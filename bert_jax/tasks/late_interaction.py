@@ -50,8 +50,9 @@ from bert_jax.tasks.embed import (
 )
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.truncation import TruncationCounter
+from bert_jax.training.objective import apply_model
 from bert_jax.training.parameter_rules import Rules
-from bert_jax.training.task import ModelCard, Outline, apply_model
+from bert_jax.training.task import ModelCard, Outline
 
 DIMENSIONS = 128  # of a new dense layer
 COMPARED = "compared"  # which tokens are scored, [B, L]

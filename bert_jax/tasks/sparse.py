@@ -50,8 +50,9 @@ from bert_jax.text.encoding import Encoding
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.truncation import TruncationCounter
 from bert_jax.training.gradient import STEPS
+from bert_jax.training.objective import apply_model
 from bert_jax.training.parameter_rules import Rules
-from bert_jax.training.task import ModelCard, Outline, apply_model
+from bert_jax.training.task import ModelCard, Outline
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

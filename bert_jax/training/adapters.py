@@ -17,6 +17,7 @@ from bert_jax.data.batch_source import BatchSource
 from bert_jax.hub.adapter import TrainedAdapter
 from bert_jax.hub.adapter_targets import AdapterConfig, AdapterTarget, find_targets, trained_modules
 from bert_jax.models.adapted_kernel import AdaptedKernel
+from bert_jax.training.objective import Objective
 from bert_jax.training.parameter_rules import params_by_name
 from bert_jax.training.run_config import RunConfig
 from bert_jax.training.task import Task, save_models
@@ -25,17 +26,17 @@ ADAPTERS = "adapters"  # their name among the trained parameters
 SALT = 0xADA  # keeps the random numbers of adapters apart from those of the layers
 
 
-def targets_of(task: Task, config: AdapterConfig, params: dict) -> list[AdapterTarget]:
+def targets_of(objective: Objective, config: AdapterConfig, params: dict) -> list[AdapterTarget]:
     """Return the kernels that have adapters, among parameters of any kind of leaf with a shape."""
     shapes = {name: tuple(leaf.shape) for name, leaf in params_by_name(params).items()}
-    return find_targets(task.layout, config.target_modules, shapes)
+    return find_targets(objective.layout, config.target_modules, shapes)
 
 
-def split_params(task: Task, config: RunConfig, params: dict) -> tuple[dict, dict]:
+def split_params(objective: Objective, config: RunConfig, params: dict) -> tuple[dict, dict]:
     """Return the parameters that are trained, of which adapters change nothing yet, and those that are frozen."""
     if not config.adapter.rank:
         return params, {}
-    if len(task.layouts) > 1:
+    if len(objective.layouts) > 1:
         raise BertJaxError(
             f"the task {config.task} trains several models, which adapters do not support; leave "
             "--config.adapter.rank out"
@@ -44,7 +45,7 @@ def split_params(task: Task, config: RunConfig, params: dict) -> tuple[dict, dic
     trained = {name: part for name, part in params.items() if name in modules}
     key = jax.random.fold_in(jax.random.key(config.seed, impl="threefry2x32"), SALT)
     adapters = {}
-    for number, target in enumerate(targets_of(task, config.adapter, params)):
+    for number, target in enumerate(targets_of(objective, config.adapter, params)):
         shapes, limit = target.shapes(config.adapter), target.inputs**-0.5
         a = jax.random.uniform(jax.random.fold_in(key, number), shapes["a"], minval=-limit, maxval=limit)
         own = {"a": a, "b": jnp.zeros(shapes["b"])}
@@ -63,7 +64,12 @@ def column_norms(target: AdapterTarget, kernel):
 
 
 def join_params(
-    task: Task, config: AdapterConfig, trained: dict, frozen: dict, rows: Any = None, key: Any = None
+    objective: Objective,
+    config: AdapterConfig,
+    trained: dict,
+    frozen: dict,
+    rows: Any = None,
+    key: Any = None,
 ) -> dict:
     """Return the parameters that the model reads: kernels with adapters in the place of the frozen ones.
 
@@ -72,7 +78,7 @@ def join_params(
     if not config.rank:
         return trained
     flat = params_by_name(frozen)
-    for number, target in enumerate(targets_of(task, config, frozen)):
+    for number, target in enumerate(targets_of(objective, config, frozen)):
         dropout: dict[str, Any] = {}
         if config.dropout and key is not None:
             own = jax.random.fold_in(jax.random.fold_in(key, SALT), number)
@@ -87,11 +93,11 @@ def join_params(
     return unflatten_dict(flat, sep="/") | {name: part for name, part in trained.items() if name != ADAPTERS}
 
 
-def merge_params(task: Task, config: AdapterConfig, trained: dict, frozen: dict) -> dict:
+def merge_params(objective: Objective, config: AdapterConfig, trained: dict, frozen: dict) -> dict:
     """Return the parameters of a plain model that computes the same, as NumPy arrays."""
     if not config.rank:
         return trained
-    joined = join_params(task, config, trained, frozen)
+    joined = join_params(objective, config, trained, frozen)
 
     def merged(leaf):
         return np.asarray(jax.vmap(AdaptedKernel.merge)(leaf) if isinstance(leaf, AdaptedKernel) else leaf)
@@ -99,7 +105,9 @@ def merge_params(task: Task, config: AdapterConfig, trained: dict, frozen: dict)
     return jax.tree.map(merged, joined, is_leaf=lambda leaf: isinstance(leaf, AdaptedKernel))
 
 
-def trained_adapter(task: Task, config: RunConfig, trained: dict, frozen: dict) -> TrainedAdapter | None:
+def trained_adapter(
+    objective: Objective, config: RunConfig, trained: dict, frozen: dict
+) -> TrainedAdapter | None:
     """Return the adapters of a run for its files; None if it has none."""
     if not config.adapter.rank:
         return None

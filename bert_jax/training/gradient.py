@@ -28,14 +28,14 @@ from bert_jax.losses.loss import Loss
 from bert_jax.models import data_sharded
 from bert_jax.models.data_sharded import DataSharded, Sending
 from bert_jax.models.mesh import DATA, FSDP, ROWS
+from bert_jax.training.objective import Objective
 from bert_jax.training.parameter_rules import LAYERS
 from bert_jax.training.run_config import RunConfig
 from bert_jax.training.sharding import can_map_over_data, data_axis, is_split_over_data
 from bert_jax.training.state import compute_outputs, gather_whole_params
-from bert_jax.training.task import Task
 
 
-def make_gradient(task: Task, config: RunConfig, mesh: Mesh, shardings) -> Callable:
+def make_gradient(objective: Objective, config: RunConfig, mesh: Mesh, shardings) -> Callable:
     """Return a function (params, batch, key, constants) -> (gradients of the batch's loss, its metrics).
 
     Gradients are sharded like the parameters, by `shardings`.
@@ -43,17 +43,17 @@ def make_gradient(task: Task, config: RunConfig, mesh: Mesh, shardings) -> Calla
     count = config.mesh.gradient_accumulation_steps
     sharded_gradient = None
     if is_split_over_data(config.mesh, mesh) or config.mesh.gradient_reduce_dtype != "float32":
-        sharded_gradient = make_sharded_gradient(task, config, mesh, shardings)
+        sharded_gradient = make_sharded_gradient(objective, config, mesh, shardings)
 
-    def accumulate_gradients(objective: Callable, params, rows):
-        """Sum the gradients and metrics of `objective(params, some of the rows)` over all rows."""
+    def accumulate_gradients(compute_loss: Callable, params, rows):
+        """Sum the gradients and metrics of `compute_loss(params, some of the rows)` over all rows."""
         parts = split_microbatches(rows, count, mesh)
         if sharded_gradient:
-            return sharded_gradient(objective, params, parts)
+            return sharded_gradient(compute_loss, params, parts)
         per_shard = jax.tree.map(lambda sharding: NamedSharding(mesh, P(DATA, *sharding.spec)), shardings)
 
         def shard_gradients(part):
-            (_, measured), gradients = map_over_shards(jax.value_and_grad(objective, has_aux=True), mesh)(
+            (_, measured), gradients = map_over_shards(jax.value_and_grad(compute_loss, has_aux=True), mesh)(
                 params, part
             )
             return jax.lax.with_sharding_constraint(gradients, per_shard), measured
@@ -61,35 +61,35 @@ def make_gradient(task: Task, config: RunConfig, mesh: Mesh, shardings) -> Calla
         return jax.tree.map(lambda x: x.sum(0), sum_in_turn(shard_gradients, parts))
 
     def gradient(params, batch, key, constants):
-        batch, params = add_row_indices(batch), gather_whole_params(task, params, shardings, mesh)
-        if task.whole_batch:
+        batch, params = add_row_indices(batch), gather_whole_params(objective, params, shardings, mesh)
+        if objective.whole_batch:
             params = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), params)
             return whole_batch_gradient(params, batch, key, constants)
-        weights = loss_weights(task, config, params, batch, constants, key, mesh)
+        weights = loss_weights(objective, config, params, batch, constants, key, mesh)
 
-        def objective(params, rows):
-            outputs = compute_outputs(task, config, params, rows, constants, key)
-            losses = compute_losses(task, outputs, rows)
+        def compute_loss(params, rows):
+            outputs = compute_outputs(objective, config, params, rows, constants, key)
+            losses = compute_losses(objective, outputs, rows)
             total = sum(Loss(loss.total, weights[name]).mean for name, loss in losses.items())
-            return total, collect_metrics(task, losses, outputs, rows)
+            return total, collect_metrics(objective, losses, outputs, rows)
 
-        return accumulate_gradients(objective, params, batch)
+        return accumulate_gradients(compute_loss, params, batch)
 
     def whole_batch_gradient(params, batch, key, constants):
         def outputs(params, rows):
-            computed = compute_outputs(task, config, params, rows, constants, key)
-            return check_rows(task, "outputs", computed, rows)
+            computed = compute_outputs(objective, config, params, rows, constants, key)
+            return check_rows(objective, "outputs", computed, rows)
 
         def loss(all_outputs):
-            losses = compute_losses(task, all_outputs, batch)
+            losses = compute_losses(objective, all_outputs, batch)
             return sum(loss.mean for loss in losses.values()), collect_metrics(
-                task, losses, all_outputs, batch
+                objective, losses, all_outputs, batch
             )
 
         def direct(params):
             return loss(compute_in_microbatches(outputs, params, batch, 1, mesh))
 
-        def objective(params, part):
+        def compute_loss(params, part):
             rows, slopes = part
             return inner_product(outputs(params, rows), slopes), {}
 
@@ -98,7 +98,7 @@ def make_gradient(task: Task, config: RunConfig, mesh: Mesh, shardings) -> Calla
             return jax.lax.with_sharding_constraint(gradients, shardings), measured
         all_outputs = compute_in_microbatches(outputs, params, batch, count, mesh)
         (_, measured), slopes = jax.value_and_grad(loss, has_aux=True)(all_outputs)
-        return accumulate_gradients(objective, params, (batch, slopes))[0], measured
+        return accumulate_gradients(compute_loss, params, (batch, slopes))[0], measured
 
     return gradient
 
@@ -115,11 +115,11 @@ def sum_in_turn(function: Callable, microbatches):
     return sums
 
 
-def make_sharded_gradient(task: Task, config: RunConfig, mesh: Mesh, shardings) -> Callable:
+def make_sharded_gradient(objective: Objective, config: RunConfig, mesh: Mesh, shardings) -> Callable:
     """Return a function that sums gradients and metrics over all rows:
-    (objective, whole params, rows [microbatches, shards, rows, ...]) -> (gradients, metrics).
+    (compute_loss, whole params, rows [microbatches, shards, rows, ...]) -> (gradients, metrics).
 
-    `objective(params, some of the rows)` returns a number and metrics; gradients are sharded by `shardings`.
+    `compute_loss(params, some of the rows)` returns a number and metrics; gradients are sharded by `shardings`.
     """
     if not can_map_over_data(mesh):
         raise BertJaxError(
@@ -132,12 +132,12 @@ def make_sharded_gradient(task: Task, config: RunConfig, mesh: Mesh, shardings) 
     sending = Sending(config.mesh.gradient_reduce_dtype, config.mesh.gradient_ring)
     count = config.mesh.gradient_accumulation_steps
     # Parameters that several layers share are sent once, not by each layer.
-    by_layer = not any(layout.config.layer_groups for layout in task.layouts.values())
+    by_layer = not any(layout.config.layer_groups for layout in objective.layouts.values())
 
     def data_axes(params):
         return jax.tree.map(lambda leaf, sharding: data_axis(sharding, leaf.ndim), params, shardings)
 
-    def gradient_of_microbatch(objective, params, rows):
+    def gradient_of_microbatch(compute_loss, params, rows):
         axes = data_axes(params)
 
         def objective_of_parts(parts):
@@ -147,7 +147,7 @@ def make_sharded_gradient(task: Task, config: RunConfig, mesh: Mesh, shardings) 
                 n: leaf if by_layer and LAYERS in n else data_sharded.to_arrays(leaf)
                 for n, leaf in flat.items()
             }
-            return objective(unflatten_dict(read, sep="/"), rows)
+            return compute_loss(unflatten_dict(read, sep="/"), rows)
 
         (_, measured), gradients = jax.value_and_grad(objective_of_parts, has_aux=True)(
             jax.tree.map(zeros_of_part, params, axes)
@@ -161,11 +161,11 @@ def make_sharded_gradient(task: Task, config: RunConfig, mesh: Mesh, shardings) 
             shape[axis] //= mesh.shape[DATA]
         return jnp.zeros(shape, jnp.float32)
 
-    def accumulate_microbatches(objective, params, rows):
+    def accumulate_microbatches(compute_loss, params, rows):
         params = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), params)
 
         def gradients_and_metrics(part):
-            (_, measured), gradients = jax.value_and_grad(objective, has_aux=True)(params, part)
+            (_, measured), gradients = jax.value_and_grad(compute_loss, has_aux=True)(params, part)
             return gradients, measured
 
         gradients, measured = sum_in_turn(gradients_and_metrics, rows)
@@ -176,15 +176,15 @@ def make_sharded_gradient(task: Task, config: RunConfig, mesh: Mesh, shardings) 
         )
         return reduced, measured
 
-    def gradient(objective: Callable, params, rows):
+    def gradient(compute_loss: Callable, params, rows):
         def run_shard(params, rows):
             rows = jax.tree.map(lambda x: x[:, 0], rows)
             if count == 1:
                 gradients, measured = gradient_of_microbatch(
-                    objective, params, jax.tree.map(lambda x: x[0], rows)
+                    compute_loss, params, jax.tree.map(lambda x: x[0], rows)
                 )
             else:
-                gradients, measured = accumulate_microbatches(objective, params, rows)
+                gradients, measured = accumulate_microbatches(compute_loss, params, rows)
             return gradients, jax.lax.psum(measured, DATA)
 
         run = jax.shard_map(
@@ -250,56 +250,58 @@ def split_microbatches(batch, count: int, mesh: Mesh):
     return jax.tree.map(split, batch)
 
 
-def loss_weights(task: Task, config: RunConfig, params, batch: dict, constants, key, mesh: Mesh) -> dict:
+def loss_weights(
+    objective: Objective, config: RunConfig, params, batch: dict, constants, key, mesh: Mesh
+) -> dict:
     """The weights of the losses over the whole batch; they depend on the batch alone, so no output is computed."""
     with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
         shapes = jax.eval_shape(
-            lambda params: compute_outputs(task, config, params, batch, constants, key), params
+            lambda params: compute_outputs(objective, config, params, batch, constants, key), params
         )
     zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-    return {name: loss.weight for name, loss in compute_losses(task, zeros, batch).items()}
+    return {name: loss.weight for name, loss in compute_losses(objective, zeros, batch).items()}
 
 
-def collect_metrics(task: Task, losses: dict[str, Loss], outputs: dict, batch: dict) -> dict:
-    scores = check_pairs(task, "scores", task.scores(outputs, batch))
+def collect_metrics(objective: Objective, losses: dict[str, Loss], outputs: dict, batch: dict) -> dict:
+    scores = check_pairs(objective, "scores", objective.scores(outputs, batch))
     return {"losses": losses, "scores": scores, "tokens": batch["attention_mask"].sum()}
 
 
-def compute_losses(task: Task, outputs: dict, batch: dict) -> dict[str, Loss]:
-    if losses := check_pairs(task, "losses", task.losses(outputs, batch)):
+def compute_losses(objective: Objective, outputs: dict, batch: dict) -> dict[str, Loss]:
+    if losses := check_pairs(objective, "losses", objective.losses(outputs, batch)):
         return losses
-    raise contract_error(task, "`losses` returns none")
+    raise contract_error(objective, "`losses` returns none")
 
 
-def check_pairs(task: Task, member: str, pairs: dict[str, Loss]) -> dict[str, Loss]:
-    """Return what the task's member returned; refuse all but a dict of sums and weights, which are numbers."""
+def check_pairs(objective: Objective, member: str, pairs: dict[str, Loss]) -> dict[str, Loss]:
+    """Return what the objective's member returned; refuse all but a dict of sums and weights, which are numbers."""
     wanted = f"`{member}` must return a dict of Loss(sum, weight)"
     if not isinstance(pairs, dict):
-        raise contract_error(task, f"{wanted}, not {type_name(pairs)}")
+        raise contract_error(objective, f"{wanted}, not {type_name(pairs)}")
     for name, pair in pairs.items():
         if not isinstance(pair, Loss):
-            raise contract_error(task, f"{wanted}, and {name} is no Loss")
+            raise contract_error(objective, f"{wanted}, and {name} is no Loss")
         if any(shapes := list(map(jnp.shape, pair))):
             raise contract_error(
-                task, f"{wanted} of two numbers, but those of {name} have the shapes {shapes}"
+                objective, f"{wanted} of two numbers, but those of {name} have the shapes {shapes}"
             )
     return pairs
 
 
-def check_rows(task: Task, member: str, values, batch: dict):
-    """Return what the task's member returned; refuse arrays that do not hold a row for each of the batch."""
+def check_rows(objective: Objective, member: str, values, batch: dict):
+    """Return what the objective's member returned; refuse arrays that do not hold a row for each of the batch."""
     rows = len(batch["rows"])
     for value in jax.tree.leaves(values):
         if jnp.shape(value)[:1] != (rows,):
             raise contract_error(
-                task,
+                objective,
                 f"`{member}` must return arrays [B, ...] of {rows} rows, not of shape {jnp.shape(value)}",
             )
     return values
 
 
-def contract_error(task: Task, fault: str) -> BertJaxError:
-    return BertJaxError(f"the task {type(task).__name__}: {fault}; see training/task.py")
+def contract_error(objective: Objective, fault: str) -> BertJaxError:
+    return BertJaxError(f"the task {type(objective).__name__}: {fault}; see training/objective.py")
 
 
 def inner_product(a, b):

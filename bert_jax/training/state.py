@@ -15,6 +15,7 @@ from jax.sharding import PartitionSpec as P
 from bert_jax.data.batch_source import Features
 from bert_jax.models.mesh import ROWS
 from bert_jax.training.adapters import ADAPTERS, join_params, split_params
+from bert_jax.training.objective import Objective
 from bert_jax.training.optimizer import check_layer_settings, make_optimizer
 from bert_jax.training.parameter_rules import PARAMETER_RULES, map_with_rules
 from bert_jax.training.run_config import RunConfig
@@ -26,7 +27,6 @@ from bert_jax.training.sharding import (
     parameter_shardings,
     split_over_data,
 )
-from bert_jax.training.task import Task
 
 
 @flax.struct.dataclass
@@ -46,49 +46,49 @@ class StepConstants:
 
     seed: Any
     rate: Any  # the peak learning rate
-    task: Any  # the task's own, such as the parameters of a teacher
+    objective: Any  # its own, such as the parameters of a teacher
     frozen: Any = flax.struct.field(default_factory=dict)  # the parameters beside adapters
 
 
-def make_task_optimizer(task: Task, config: RunConfig) -> optax.GradientTransformationExtraArgs:
-    for layout in task.layouts.values():
+def make_task_optimizer(objective: Objective, config: RunConfig) -> optax.GradientTransformationExtraArgs:
+    for layout in objective.layouts.values():
         check_layer_settings(config.optimizer, layout.config)
-    return make_optimizer(config.optimizer, collect_rules(task), task.frozen)
+    return make_optimizer(config.optimizer, collect_rules(objective), objective.frozen)
 
 
-def collect_rules(task: Task):
-    return [*task.rules, *PARAMETER_RULES]
+def collect_rules(objective: Objective):
+    return [*objective.rules, *PARAMETER_RULES]
 
 
-def init_random_params(task: Task, config: RunConfig):
+def init_random_params(objective: Objective, config: RunConfig):
     # This generator gives the same numbers everywhere, even if dropout uses the hardware's.
-    return task.init(jax.random.key(config.seed, impl="threefry2x32"))
+    return objective.init(jax.random.key(config.seed, impl="threefry2x32"))
 
 
-def init_split_params(task: Task, config: RunConfig) -> tuple[dict, dict]:
-    return split_params(task, config, init_random_params(task, config))
+def init_split_params(objective: Objective, config: RunConfig) -> tuple[dict, dict]:
+    return split_params(objective, config, init_random_params(objective, config))
 
 
-def first_state(task: Task, config: RunConfig, params) -> TrainState:
+def first_state(objective: Objective, config: RunConfig, params) -> TrainState:
     count = jnp.zeros((), jnp.int32)
-    moments = make_task_optimizer(task, config).init(params)
+    moments = make_task_optimizer(objective, config).init(params)
     return TrainState(count + config.first_step, params, moments, count, count)
 
 
-def abstract_state(task: Task, config: RunConfig, mesh: Mesh) -> TrainState:
+def abstract_state(objective: Objective, config: RunConfig, mesh: Mesh) -> TrainState:
     """Return the shapes and shardings of the state; nothing is allocated."""
-    shapes = jax.eval_shape(lambda: first_state(task, config, init_split_params(task, config)[0]))
-    params = whole_shardings(task, shapes.params, mesh)
+    shapes = jax.eval_shape(lambda: first_state(objective, config, init_split_params(objective, config)[0]))
+    params = whole_shardings(objective, shapes.params, mesh)
     if is_split_over_data(config.mesh, mesh):
-        params = split_over_data(shapes.params, params, mesh, collect_rules(task))
-    moments = optimizer_shardings(make_task_optimizer(task, config), shapes.params, params, mesh)
+        params = split_over_data(shapes.params, params, mesh, collect_rules(objective))
+    moments = optimizer_shardings(make_task_optimizer(objective, config), shapes.params, params, mesh)
     everywhere = NamedSharding(mesh, P())
     return attach_shardings(shapes, TrainState(everywhere, params, moments, everywhere, everywhere))
 
 
-def count_parameters(trained: dict, task: Task, config: RunConfig, mesh: Mesh) -> str:
+def count_parameters(trained: dict, objective: Objective, config: RunConfig, mesh: Mesh) -> str:
     """Say how many parameters a run has, and how many of them it trains."""
-    frozen = abstract_constants(task, config, mesh).frozen if config.adapter.rank else {}
+    frozen = abstract_constants(objective, config, mesh).frozen if config.adapter.rank else {}
     own, rest = (sum(leaf.size for leaf in jax.tree.leaves(tree)) for tree in (trained, frozen))
     if not rest:
         return f"{own:,} parameters"
@@ -106,41 +106,41 @@ def device_bytes(tree) -> int:
     return sum(leaf.dtype.itemsize * math.prod(leaf.sharding.shard_shape(leaf.shape)) for leaf in leaves)
 
 
-def whole_shardings(task: Task, params, mesh: Mesh):
+def whole_shardings(objective: Objective, params, mesh: Mesh):
     """The shardings of the parameters while the model reads them."""
-    return parameter_shardings(params, mesh, collect_rules(task))
+    return parameter_shardings(params, mesh, collect_rules(objective))
 
 
-def gather_whole_params(task: Task, params, shardings, mesh: Mesh):
+def gather_whole_params(objective: Objective, params, shardings, mesh: Mesh):
     """Gather whole parameters over the data axis, given their `shardings`, in the dtypes that the model reads."""
     with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
-        dtypes = {layout.config.computed_dtype for layout in task.layouts.values()}
+        dtypes = {layout.config.computed_dtype for layout in objective.layouts.values()}
     narrow = dtypes.pop() if len(dtypes) == 1 else "float32"
     sent = map_with_rules(
         params,
-        collect_rules(task),
+        collect_rules(objective),
         lambda rule, name, leaf: jnp.dtype(narrow if rule.matmul_only else leaf.dtype),
     )
-    return gather_over_data(params, shardings, whole_shardings(task, params, mesh), sent)
+    return gather_over_data(params, shardings, whole_shardings(objective, params, mesh), sent)
 
 
 def compute_outputs(
-    task: Task, config: RunConfig, params: dict, batch: dict, constants: StepConstants, key=None
+    objective: Objective, config: RunConfig, params: dict, batch: dict, constants: StepConstants, key=None
 ) -> dict:
-    """Compute the task's outputs, given the parameters that are trained; with a key, dropout is on."""
-    whole = join_params(task, config.adapter, params, constants.frozen, batch.get("rows"), key)
-    return task.outputs(whole, batch, constants.task, key)
+    """Compute the objective's outputs, given the trained parameters; with a key, dropout is on."""
+    whole = join_params(objective, config.adapter, params, constants.frozen, batch.get("rows"), key)
+    return objective.outputs(whole, batch, constants.objective, key)
 
 
-def abstract_constants(task: Task, config: RunConfig, mesh: Mesh) -> StepConstants:
+def abstract_constants(objective: Objective, config: RunConfig, mesh: Mesh) -> StepConstants:
     """Return the shapes and shardings of the constants; arrays are sharded like parameters."""
 
     def constants() -> StepConstants:
-        frozen = init_split_params(task, config)[1] if config.adapter.rank else {}
-        return StepConstants(np.int32(0), np.float32(0), task.constants(), frozen)
+        frozen = init_split_params(objective, config)[1] if config.adapter.rank else {}
+        return StepConstants(np.int32(0), np.float32(0), objective.constants(), frozen)
 
-    shapes, rules, everywhere = jax.eval_shape(constants), collect_rules(task), NamedSharding(mesh, P())
-    shardings = (parameter_shardings(tree, mesh, rules) for tree in (shapes.task, shapes.frozen))
+    shapes, rules, everywhere = jax.eval_shape(constants), collect_rules(objective), NamedSharding(mesh, P())
+    shardings = (parameter_shardings(tree, mesh, rules) for tree in (shapes.objective, shapes.frozen))
     return attach_shardings(shapes, StepConstants(everywhere, everywhere, *shardings))
 
 
@@ -156,19 +156,20 @@ def get_shardings(abstract):
     return jax.tree.map(lambda leaf: leaf.sharding, abstract)
 
 
-def initial_state(task: Task, config: RunConfig, mesh: Mesh, params=None) -> TrainState:
+def initial_state(objective: Objective, config: RunConfig, mesh: Mesh, params=None) -> TrainState:
     """Make the first state, sharded from the start: no device ever holds more than its own part.
 
     `params` are NumPy arrays of a model to start from; None: random initial values.
     """
-    shardings = get_shardings(abstract_state(task, config, mesh))
+    shardings = get_shardings(abstract_state(objective, config, mesh))
     if params is None:
         first = jax.jit(
-            lambda: first_state(task, config, init_split_params(task, config)[0]), out_shardings=shardings
+            lambda: first_state(objective, config, init_split_params(objective, config)[0]),
+            out_shardings=shardings,
         )
         return first()
-    params, _ = split_params(task, config, params)
-    first = jax.jit(lambda params: first_state(task, config, params), out_shardings=shardings)
+    params, _ = split_params(objective, config, params)
+    first = jax.jit(lambda params: first_state(objective, config, params), out_shardings=shardings)
     return first(place_on_mesh(params, shardings.params))
 
 
@@ -182,19 +183,19 @@ def average_params(first, second, share: float):
     return jax.jit(lambda *trees: jax.tree_util.tree_map_with_path(mean, *trees))(first, second)
 
 
-def make_constants(task: Task, config: RunConfig, mesh: Mesh, params=None) -> StepConstants:
+def make_constants(objective: Objective, config: RunConfig, mesh: Mesh, params=None) -> StepConstants:
     """Make the constants on the mesh; `params` are as for `initial_state`."""
     # jax.random.key() takes the low 32 bits of a Python integer, too.
     seed = np.int64(config.seed).astype(np.int32)
-    shardings = get_shardings(abstract_constants(task, config, mesh))
-    values = StepConstants(seed, np.float32(config.optimizer.learning_rate), task.constants())
+    shardings = get_shardings(abstract_constants(objective, config, mesh))
+    values = StepConstants(seed, np.float32(config.optimizer.learning_rate), objective.constants())
     placed = place_on_mesh(values, replace(shardings, frozen={}))
     if not config.adapter.rank:
         return placed
     if params is not None:
-        frozen = place_on_mesh(split_params(task, config, params)[1], shardings.frozen)
+        frozen = place_on_mesh(split_params(objective, config, params)[1], shardings.frozen)
     else:
-        frozen = jax.jit(lambda: init_split_params(task, config)[1], out_shardings=shardings.frozen)()
+        frozen = jax.jit(lambda: init_split_params(objective, config)[1], out_shardings=shardings.frozen)()
     return replace(placed, frozen=frozen)
 
 

@@ -22,6 +22,7 @@ from bert_jax.training.gradient import (
     map_over_shards,
     split_microbatches,
 )
+from bert_jax.training.objective import Objective
 from bert_jax.training.optimizer import learning_rate_factor
 from bert_jax.training.run_config import RunConfig
 from bert_jax.training.state import (
@@ -34,17 +35,16 @@ from bert_jax.training.state import (
     get_shardings,
     make_task_optimizer,
 )
-from bert_jax.training.task import Task
 
 
 def make_step(
-    task: Task, config: RunConfig, mesh: Mesh, kernels: KernelChoices | None = None
+    objective: Objective, config: RunConfig, mesh: Mesh, kernels: KernelChoices | None = None
 ) -> jax.stages.Wrapped:
     """Return the function (state, batch, constants) -> (state, metrics), jitted for the mesh; it consumes its state."""
-    shardings = get_shardings(abstract_state(task, config, mesh))
-    constants_shardings = get_shardings(abstract_constants(task, config, mesh))
-    gradient = make_gradient(task, config, mesh, shardings.params)
-    optimizer = make_task_optimizer(task, config)
+    shardings = get_shardings(abstract_state(objective, config, mesh))
+    constants_shardings = get_shardings(abstract_constants(objective, config, mesh))
+    gradient = make_gradient(objective, config, mesh, shardings.params)
+    optimizer = make_task_optimizer(objective, config)
 
     @kernels_of(kernels or KernelChoices(trains=True))
     def step(state: TrainState, batch: dict, constants: StepConstants) -> tuple[TrainState, dict]:
@@ -79,24 +79,24 @@ def make_step(
 
 
 def make_evaluation(
-    task: Task, config: RunConfig, mesh: Mesh, kernels: KernelChoices | None = None
+    objective: Objective, config: RunConfig, mesh: Mesh, kernels: KernelChoices | None = None
 ) -> jax.stages.Wrapped:
     """Return the function (params, batch, constants) -> (metrics, predictions for the rows), without dropout."""
 
-    shardings = get_shardings(abstract_state(task, config, mesh)).params
+    shardings = get_shardings(abstract_state(objective, config, mesh)).params
 
     def measure(outputs, rows):
-        measured = collect_metrics(task, compute_losses(task, outputs, rows), outputs, rows)
-        return measured, check_rows(task, "predictions", task.predictions(outputs, rows), rows)
+        measured = collect_metrics(objective, compute_losses(objective, outputs, rows), outputs, rows)
+        return measured, check_rows(objective, "predictions", objective.predictions(outputs, rows), rows)
 
     @kernels_of(kernels or KernelChoices(trains=True))
     def evaluate(params, batch: dict, constants: StepConstants):
-        batch, params = add_row_indices(batch), gather_whole_params(task, params, shardings, mesh)
+        batch, params = add_row_indices(batch), gather_whole_params(objective, params, shardings, mesh)
 
         def outputs(params, rows):
-            return compute_outputs(task, config, params, rows, constants)
+            return compute_outputs(objective, config, params, rows, constants)
 
-        if task.whole_batch:
+        if objective.whole_batch:
             return measure(compute_in_microbatches(outputs, params, batch, 1, mesh), batch)
         shards = jax.tree.map(lambda x: x[0], split_microbatches(batch, 1, mesh))
         on_shards = map_over_shards(lambda params, rows: measure(outputs(params, rows), rows), mesh)
@@ -109,7 +109,7 @@ def make_evaluation(
         in_shardings=(
             shardings,
             NamedSharding(mesh, ROWS),
-            get_shardings(abstract_constants(task, config, mesh)),
+            get_shardings(abstract_constants(objective, config, mesh)),
         ),
         out_shardings=NamedSharding(mesh, P()),
     )
@@ -130,13 +130,13 @@ class StepCache:
         self.kernels.recorded |= recorded
         return self
 
-    def get_or_make(self, task: Task, config: RunConfig, mesh: Mesh) -> tuple[Callable, Callable]:
+    def get_or_make(self, objective: Objective, config: RunConfig, mesh: Mesh) -> tuple[Callable, Callable]:
         """Return the step and the evaluation of a run, made only once for runs that can share them."""
         optimizer = dataclasses.replace(config.optimizer, learning_rate=0.0)
-        key = (task, optimizer, config.adapter, config.steps, config.prng_impl, config.mesh, mesh)
+        key = (objective, optimizer, config.adapter, config.steps, config.prng_impl, config.mesh, mesh)
         for other, step, evaluation in self.kept:
             if other == key:
                 return step, evaluation
-        programs = (make(task, config, mesh, self.kernels) for make in (make_step, make_evaluation))
+        programs = (make(objective, config, mesh, self.kernels) for make in (make_step, make_evaluation))
         self.kept.append((key, *programs))
         return self.kept[-1][1:]

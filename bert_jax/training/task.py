@@ -1,27 +1,19 @@
-"""The interface between a task and the training step and loop.
-
-A task is a model with a purpose. Its features are the arrays of a batch, its losses are what the step minimises, and
-its scores are for people. Losses and scores are (sum, weight) pairs: they are added up over microbatches, devices or
-validation batches, and divided once, at the end.
-"""
+"""The interface between a task and a run: an objective, and how its models begin, end and are described."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.batch_source import BatchSource, Fact, Features
 from bert_jax.data.examples.example import Example
 from bert_jax.hub.adapter import TrainedAdapter
-from bert_jax.hub.layout import Layout
 from bert_jax.hub.model_directory import save_model
-from bert_jax.losses.loss import Loss
-from bert_jax.models.cost import layer_flops
 from bert_jax.predictions.calibration import Calibration
 from bert_jax.text.tokenizer import Tokenizer
-from bert_jax.training.parameter_rules import Rules
+from bert_jax.training.objective import Objective, missing_member
 from bert_jax.training.run_config import RunConfig
 from bert_jax.training.workdir import Workdir
 
@@ -59,37 +51,16 @@ class ModelCard:
 
 
 @dataclass(frozen=True)
-class Task(Generic[D]):
-    """A model and how to train it. Equal tasks share a compiled step; fields that do not change it are not compared."""
+class Task(Objective, Generic[D]):
+    """An objective with a purpose. Fields that do not change the compiled step are not compared."""
 
-    layout: Layout  # the layout of the main model that a finished run produces
     finish_inputs: FinishInputs | None = field(default=None, kw_only=True, compare=False)
     model_card: ModelCard | None = field(default=None, kw_only=True, compare=False)
-
-    # (pattern, ParameterRule(...)) of parameters that parameter_rules.py does not know
-    rules: ClassVar[Rules] = ()
-    # Whether the losses need the whole batch, as with negatives from other rows, rather than being sums over its rows.
-    # `losses` and `scores` then see all rows at once, and every output is an array of floats [B, ...].
-    whole_batch: ClassVar[bool] = False
 
     @property
     def best_metric(self) -> str:
         """The validation metric by which runs of the task are compared."""
         raise missing_member(self, "best_metric")
-
-    @property
-    def frozen(self) -> Rules:
-        """(pattern, whether it is frozen) for every parameter; (): none is."""
-        return ()
-
-    @property
-    def layouts(self) -> dict[str, Layout]:
-        """The layouts of the run's models, by their directories within `model/`; "" is the main model."""
-        return {"": self.layout}
-
-    def init(self, key) -> dict:
-        """Return initial values of everything that is trained."""
-        return self.layout.init(key)
 
     @property
     def initializes_from_data(self) -> bool:
@@ -142,68 +113,14 @@ class Task(Generic[D]):
         """The inverse of `split_params`."""
         return models[""]
 
-    def constants(self) -> dict:
-        """NumPy arrays that the outputs need and training never changes, such as a teacher's parameters."""
-        return {}
-
-    def outputs(self, params: dict, batch: dict, constants: dict | None = None, key=None) -> dict:
-        """Compute what losses, scores and predictions are computed from; with a key, dropout is on.
-
-        Several passes of the model may be made, with dropout of their own by `jax.random.fold_in(key, n)`."""
-        return apply_model(self.layout, params, batch, key)
-
-    def features(self, rows: int, length: int) -> Features:
-        """The shape and dtype of each array of a batch, to compile without data."""
-        raise missing_member(self, "features")
-
-    def flops(self, rows: int, length: int) -> float:
-        """The FLOPs of a step, forward and backward; of the layers only, because a head costs little. Without layers,
-        those of one: times are estimated in proportion to them."""
-        layers = max(self.layout.config.num_hidden_layers, 1)
-        return 3 * layers * layer_flops(self.layout.config, rows * length, length)
-
-    def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
-        """The losses; the step minimises the sum of their means. Weights depend on the batch, never on the outputs.
-
-        A loss may exist only with dropout: it is trained, and the validation does not have it."""
-        raise missing_member(self, "losses")
-
     def show_step(self, data: D, step: int, rows: int) -> str:
         """Show the first `rows` rows of a step, for `bert-jax inspect`; by default as the data show them."""
         return data.show_step(step, rows)
 
-    def scores(self, outputs: dict, batch: dict) -> dict[str, Loss]:
-        """What else to measure, in training and on the validation set."""
-        return {}
 
-    def predictions(self, outputs: dict, batch: dict):
-        """Return an array [B, ...] to keep for the whole validation set; `BatchSource.metrics` reads it."""
-
-    def keep_predictions(self, predictions):
-        """Return what is kept in memory of a batch's predictions, given them as NumPy arrays."""
-        return predictions
-
-    def metrics_from_means(self, means: dict[str, float]) -> dict[str, float]:
-        """Turn the mean losses and scores of the validation set into the metrics that people read."""
-        return means
-
-
-def missing_member(task: Task, name: str) -> BertJaxError:
-    """The error for a member that a task does not define. Saving its models needs none of these members."""
-    return BertJaxError(f"the task {type(task).__name__} does not define `{name}`; see training/task.py")
-
-
-def apply_model(layout: Layout, params: dict, batch: dict, key=None) -> dict:
-    """Return the outputs of a model of the layout; with a key, dropout is on."""
-    rngs = None if key is None else {"dropout": key}
-    # Any: flax returns a pair only if it is asked for changed variables, too.
-    outputs: Any = layout.module.apply({"params": params}, batch, key is not None, rngs=rngs)
-    return outputs
-
-
-def flops_per_token(task: Task, config: RunConfig, rows: int, length: int) -> float:
+def flops_per_token(objective: Objective, config: RunConfig, rows: int, length: int) -> float:
     """Return the FLOPs of a token by the published formula; a speed counts no padding."""
-    flops = task.flops(rows, length) / (rows * length)
+    flops = objective.flops(rows, length) / (rows * length)
     return (
         flops * 2 / 3 if config.adapter.rank else flops
     )  # frozen kernels have no gradients, a third of the work

@@ -44,7 +44,6 @@ def test_a_function_takes_at_most_seven_parameters():
 
 
 def test_a_class_has_at_most_fifteen_methods_of_its_own():
-    """Besides `Task`, whose members are what the step, the loop and a run ask of any task, most with a default."""
     counts = {
         f"{path.relative_to(PACKAGE)}: {node.name}": len(
             {part.name for part in node.body if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef)}
@@ -53,7 +52,7 @@ def test_a_class_has_at_most_fifteen_methods_of_its_own():
         for node in ast.walk(tree)
         if isinstance(node, ast.ClassDef)
     }
-    assert {name: count for name, count in counts.items() if count > 15} == {"training/task.py: Task": 25}
+    assert {name: count for name, count in counts.items() if count > 15} == {}
 
 
 def test_names_say_what_they_hold():

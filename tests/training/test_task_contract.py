@@ -87,14 +87,15 @@ def test_a_wrong_contract_is_one_line(fault):
     member, wrong, message = FAULTS[fault]
     members = {member: lambda self, outputs, batch: wrong(outputs["pooled"])}
     assert re.fullmatch(
-        f"the task Wrong: {message}; see training/task.py", error_of(type("Wrong", (PretrainTask,), members))
+        f"the task Wrong: {message}; see training/objective.py",
+        error_of(type("Wrong", (PretrainTask,), members)),
     )
 
 
 @pytest.mark.slow
 def test_outputs_of_a_whole_batch_have_rows():
     assert re.fullmatch(
-        rf"the task Averaging: `outputs` {ROWS} \(\); see training/task.py", error_of(Averaging)
+        rf"the task Averaging: `outputs` {ROWS} \(\); see training/objective.py", error_of(Averaging)
     )
 
 
