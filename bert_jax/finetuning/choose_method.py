@@ -173,7 +173,7 @@ def choose_method(parts: Folds, workdir: Path) -> tuple[Method, OutOfFoldPredict
             print_once(describe_left_out(trial, len(parts.predicted), budget))
     best = pick_best(gains) if probe else first
     whole = " on all examples" * parts.covers_all
-    print_once(f"the final model is trained{whole} by {METHOD_NAMES[best]}")
+    print_once(f"the final model is trained{whole} by {METHOD_NAMES[best]}{explain_choice(gains.get(best))}")
     if best not in outcomes or not parts.covers_all:
         return best, None
     return best, OutOfFoldPredictions(best, outcomes[best], parts.curve)
@@ -187,6 +187,19 @@ def pick_best(gains: Mapping[Method, Gain]) -> Method:
     """
     best = max(gains, key=lambda method: gains[method].mean, default=None)
     return best if best and gains[best].mean > MIN_GAIN else "linear_probe"
+
+
+def explain_choice(gain: Gain | None) -> str:
+    """Say why a method is taken that was not better out of fold.
+
+    >>> explain_choice(Gain(0.02, 0.03, Interval(-0.04, -0.12, 0.04)))
+    ': a difference of -0.040 on so few examples may be chance, and it usually gains'
+    """
+    if not gain or not gain.measured or gain.measured.value > 0:
+        return ""
+    return (
+        f": a difference of {gain.measured.value:+.3f} on so few examples may be chance, and it usually gains"
+    )
 
 
 def print_trial(

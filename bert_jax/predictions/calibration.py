@@ -176,8 +176,8 @@ def explain_shortfall(levels: CoverageLevels, precision: float, examples: str) -
         else "no lower precision is reachable either:"
     )
     return (
-        f"{reason}; {reachable} calibrate with more examples (label more or, if no folds are trained, raise "
-        "--config.data.calibration_ratio)"
+        f"{reason}; {reachable} calibrate with more examples (label more, give the folds more time by "
+        "--config.minutes=M or, without folds, raise --config.data.calibration_ratio)"
     )
 
 

@@ -256,8 +256,10 @@ class FinishedRun:
         kept = [*results.validation, *results.calibration]
         count = len(out_of_fold.outcomes.examples if out_of_fold else kept)
         if count < scopes.FEWEST:
+            has_enough = out_of_fold and len(results.train) >= scopes.FEWEST
+            advice = "give the folds more time, --config.minutes=M" if has_enough else "label more texts"
             print_line(
-                f"out-of-scope detection needs {scopes.FEWEST} validation texts, got {count}; label more texts"
+                f"out-of-scope detection needs {scopes.FEWEST} validation texts, got {count}; {advice}"
             )
             return scopes.NO_DETECTOR
         scope = OutOfScopeDetector.from_vectors(self.sample_vectors(results.train))

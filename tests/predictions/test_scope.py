@@ -2,6 +2,7 @@
 
 import json
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -311,8 +312,11 @@ def test_it_is_learnt_from_what_was_held_out_and_kept_for_calibration(bare, caps
 def test_few_texts_leave_no_file(bare, capsys):
     FinishedRun(bare, FinishInputs(examples(60), examples(20, 1), examples(4, 2))).fit_scope()
     assert not (bare / FILE).exists()
-    why = "out-of-scope detection needs 25 validation texts, got 24"
-    assert why in capsys.readouterr().err
+    why = "out-of-scope detection needs 25 validation texts, got "
+    assert f"{why}24; label more texts" in capsys.readouterr().err
+    few_folds = SimpleNamespace(outcomes=SimpleNamespace(examples=examples(20)))
+    FinishedRun(bare, FinishInputs(examples(60), (), ()), few_folds).fit_scope()
+    assert f"{why}20; give the folds more time, --config.minutes=M" in capsys.readouterr().err
 
 
 def test_a_folder_of_out_of_scope_texts_is_refused_before_any_of_its_files_is_looked_at(tmp_path):
