@@ -23,7 +23,7 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.core.output import atomic_file
 from bert_jax.core.terminal import no_lines, part_of_run, print_line
 from bert_jax.data.examples.split import assign_folds
-from bert_jax.finetuning.encoded_windows import PredictionEvaluator, make_pieces
+from bert_jax.finetuning.encoded_windows import PredictionEvaluator, make_encoded_windows
 from bert_jax.finetuning.finetune_config import FinetuneConfig, Method
 from bert_jax.finetuning.head_task import HeadTask
 from bert_jax.finetuning.label_descriptions import NONE
@@ -65,15 +65,15 @@ class Folds:
         reading = EncodingOptions(most, config.data.long_texts, separate_texts=compares)
         windows = task.kind.reader.encode(data.tokenizer, [example.text for example in examples], reading)
         self.evaluator = PredictionEvaluator(task.kind, examples, windows)
-        self.pieces = make_pieces(task.kind.targets, examples, windows)
-        self.example_of_piece = [piece.example for piece in self.pieces]
+        self.encoded_windows = make_encoded_windows(task.kind.targets, examples, windows)
+        self.example_of_window = [window.example for window in self.encoded_windows]
         self.fold_of_example = assign_folds(examples, config.data.folds)
-        self.fold_of_piece = self.fold_of_example[self.example_of_piece]
-        self.is_first = np.diff(self.example_of_piece, prepend=-1) > 0  # piece of its example
-        self.class_of_piece: np.ndarray | None = None
+        self.fold_of_window = self.fold_of_example[self.example_of_window]
+        self.is_first = np.diff(self.example_of_window, prepend=-1) > 0  # window of its example
+        self.class_of_window: np.ndarray | None = None
         if task.kind.supports_contrastive:
             classes = [task.kind.labels.index(task.kind.targets.truth(example)) for example in examples]
-            self.class_of_piece = np.array(classes)[self.example_of_piece]
+            self.class_of_window = np.array(classes)[self.example_of_window]
         self.curve: LearningCurve | None = None  # of probes
         self.descriptions = task.descriptions  # of labels; () if probes predict better without
 
@@ -83,13 +83,13 @@ class Folds:
         return len(self.predicted) == self.config.data.folds
 
     def make_outcomes(self, logits: list) -> Outcomes:
-        """Return the outcomes of the examples whose pieces have logits."""
+        """Return the outcomes of the examples whose windows have logits."""
         merged = zip(self.evaluator.examples, self.evaluator.merge_logits(logits), strict=True)
         examples, raws = zip(*((example, raw) for example, raw in merged if raw is not None), strict=True)
         return Outcomes(self.task.kind, list(examples), list(raws))
 
     def prior_shift(self, learnt: np.ndarray) -> np.ndarray:
-        """Return what to add to the logits of a model trained on the pieces `learnt`: [classes], or 0.
+        """Return what to add to the logits of a model trained on the windows `learnt`: [classes], or 0.
 
         With it the logits are those of a model that knows the class shares of all examples.
 
@@ -97,9 +97,9 @@ class Folds:
         class. On 16 balanced pairs of MRPC (five draws) a probe has an accuracy of 50% without the shift and of 64%
         with it; on other pairs it has 62%.
         """
-        if self.class_of_piece is None or self.task.class_weights:
+        if self.class_of_window is None or self.task.class_weights:
             return np.zeros((), np.float32)
-        classes, count = self.class_of_piece, len(self.task.kind.labels)
+        classes, count = self.class_of_window, len(self.task.kind.labels)
         return log_class_shares(classes, count) - log_class_shares(classes[learnt], count)
 
     def predict_with_probes(self, workdir: Path | None = None) -> Outcomes:
@@ -111,13 +111,13 @@ class Folds:
         assert link is not None  # or the config refuses the method
         init, seed = self.config.init, self.config.seed
         params, _ = warm_start.read_initial_params(self.run.directories, init, task, seed)
-        pieces = [*self.pieces, *self.descriptions]
-        features = HeadInputs(task.layout, params, self.data.tokenizer, pieces)
-        all_pieces = np.ones(len(self.pieces), bool)
-        outcomes, penalties = self.predict_with_probe(features, link, all_pieces)
+        encoded_windows = [*self.encoded_windows, *self.descriptions]
+        features = HeadInputs(task.layout, params, self.data.tokenizer, encoded_windows)
+        all_windows = np.ones(len(self.encoded_windows), bool)
+        outcomes, penalties = self.predict_with_probe(features, link, all_windows)
         if described := self.descriptions:
             self.descriptions = ()
-            plain, plain_penalties = self.predict_with_probe(features, link, all_pieces)
+            plain, plain_penalties = self.predict_with_probe(features, link, all_windows)
             losses = [class_loss(outcomes), class_loss(plain)]
             if helps := losses[0] < losses[1]:
                 self.descriptions = described
@@ -133,7 +133,7 @@ class Folds:
             return outcomes
         if len(self.evaluator.examples) >= MIN_CURVE_EXAMPLES:
             self.curve = self.make_learning_curve(features, link, outcomes, penalties)
-        vectors = np.stack(features.vectors[: len(self.pieces)])[self.is_first]
+        vectors = np.stack(features.vectors[: len(self.encoded_windows)])[self.is_first]
         near = np.zeros(len(vectors), np.float32)
         for fold in self.predicted:
             inside = self.fold_of_example == fold
@@ -147,7 +147,7 @@ class Folds:
         """Save the model whose head is a regression on all examples."""
         directory.refuse_replacing(directory.model, hub.WRITTEN_FILES)
         directory.folds.mkdir(parents=True, exist_ok=True)  # from here on the model is the run's to replace
-        known = range(len(self.pieces) + len(self.descriptions))
+        known = range(len(self.encoded_windows) + len(self.descriptions))
         fitted = params | features.fit_head(link, self.task.class_weights, known, penalties)
         with hub.atomic_model_directory(directory.model, hub.WRITTEN_FILES) as new:
             save_models(new, self.task, fitted, self.data.tokenizer)
@@ -157,7 +157,7 @@ class Folds:
         self, features: HeadInputs, link: Link, outcomes: Outcomes, penalties: int
     ) -> LearningCurve:
         """Return the learning curve of a probe: its scores with a quarter, a half and all of the examples."""
-        part = assign_folds(self.evaluator.examples, NUM_PARTS)[self.example_of_piece]
+        part = assign_folds(self.evaluator.examples, NUM_PARTS)[self.example_of_window]
         quarters = [part == n for n in range(NUM_PARTS)]
         halves = [part < NUM_PARTS // 2, part >= NUM_PARTS // 2]
         fewer = [
@@ -171,20 +171,20 @@ class Folds:
     def predict_with_probe(
         self, features: HeadInputs, link: Link, learnt: np.ndarray, strongest: int = 0
     ) -> tuple[Outcomes, int]:
-        """Predict each fold by a regression on the pieces of the other folds that are in `learnt`, a mask.
+        """Predict each fold by a regression on the windows of the other folds that are in `learnt`, a mask.
 
         `strongest` is a number of penalties, counted from the strongest; each regression uses the last of them. With 0,
         each regression chooses its own number. Return the outcomes and the largest of these numbers.
         """
-        logits: list = [None] * len(self.pieces)
+        logits: list = [None] * len(self.encoded_windows)
         most = 0
         for fold in self.predicted:
-            kept = (self.fold_of_piece != fold) & learnt
+            kept = (self.fold_of_window != fold) & learnt
             indices = np.flatnonzero(kept).tolist()
-            indices += range(len(self.pieces), len(self.pieces) + len(self.descriptions))
+            indices += range(len(self.encoded_windows), len(self.encoded_windows) + len(self.descriptions))
             probe = features.fit_probe(link, self.task.class_weights, indices, strongest)
             most, shift = max(most, probe.penalties), self.prior_shift(kept)
-            for i in np.flatnonzero(self.fold_of_piece == fold):
+            for i in np.flatnonzero(self.fold_of_window == fold):
                 logits[i] = probe(features.states[i]) + shift
         return self.make_outcomes(logits), most
 
@@ -205,13 +205,15 @@ class FoldRuns:
             given, method=method, report=False,
             label_descriptions=given.label_descriptions if parts.descriptions else NONE,
         )  # fmt: skip
-        width, pieces = parts.task.layout.config.hidden_size, len(parts.pieces)
-        rate = given.choose_learning_rate(width, pieces)
+        width, encoded_windows = parts.task.layout.config.hidden_size, len(parts.encoded_windows)
+        rate = given.choose_learning_rate(width, encoded_windows)
         self.given = replace(
-            given, steps=given.num_steps(pieces), optimizer=replace(given.optimizer, learning_rate=rate)
+            given,
+            steps=given.num_steps(encoded_windows),
+            optimizer=replace(given.optimizer, learning_rate=rate),
         )
         self.folds = config.data.folds
-        self.logits: list = [None] * pieces
+        self.logits: list = [None] * encoded_windows
         self.seconds: list[float] = []  # that each fold took
         self.estimating = 0.0  # seconds that their estimate took, which compiles the step
 
@@ -274,25 +276,25 @@ class FoldRuns:
                 StopSignal.end_runs()
         for done in (directory.checkpoints, directory.model):
             shutil.rmtree(done, ignore_errors=True)
-        shift = parts.prior_shift(parts.fold_of_piece != fold)
+        shift = parts.prior_shift(parts.fold_of_window != fold)
         logits, seconds = read_predictions(path)
-        for i, saved in zip(np.flatnonzero(parts.fold_of_piece == fold), logits, strict=True):
+        for i, saved in zip(np.flatnonzero(parts.fold_of_window == fold), logits, strict=True):
             self.logits[i] = saved + shift
         self.seconds.append(seconds)
 
     def save_predictions(self, directory: Workdir, fold: int, begun: float) -> None:
         """Write the logits of a fold's model for the fold, and its similarities if they are needed."""
         parts, model, path = self.parts, load(directory.model), self.path(fold)
-        pieces = np.flatnonzero(parts.fold_of_piece == fold)
+        encoded_windows = np.flatnonzero(parts.fold_of_window == fold)
         wanted = HeadLogits(parts.task.head, len(model.labels), with_vectors=True)
-        outputs = model.run([parts.pieces[i].encoding for i in pieces], wanted)
+        outputs = model.run([parts.encoded_windows[i].encoding for i in encoded_windows], wanted)
         logits, vectors = zip(*outputs, strict=True)
         if model.kind.detects_out_of_scope and parts.covers_all:
             learnt = np.flatnonzero(parts.is_first)[parts.sample_learnt(fold)]
             states = PooledStates("mean", normalize=True)
-            known = np.stack(model.run([parts.pieces[i].encoding for i in learnt], states))
+            known = np.stack(model.run([parts.encoded_windows[i].encoding for i in learnt], states))
             scope = OutOfScopeDetector.from_vectors(known)
-            near = scope.similarity(np.stack(vectors)[parts.is_first[pieces]])
+            near = scope.similarity(np.stack(vectors)[parts.is_first[encoded_windows]])
             with atomic_file(path.with_name(SIMILARITIES)) as new, open(new, "wb") as file:
                 np.save(file, near)
         with atomic_file(path) as new, open(new, "wb") as file:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bert_jax.data.examples.groups import Group
-from bert_jax.data.examples.row_packing import EncodedExample
+from bert_jax.data.examples.row_packing import EncodedWindow
 from bert_jax.finetuning.embedding_task import TEACHER, EmbeddingTask
 from bert_jax.hub.model_directory import ModelDirectory
 from bert_jax.hub.sentence_transformers import EmbedderSettings, TextSettings
@@ -30,8 +30,8 @@ def encode_groups(
     ids: dict[str, int],
     teacher_vectors: Sequence[dict[str, np.ndarray]],
     groups: Sequence[Group],
-) -> list[EncodedExample]:
-    """Encode groups as the model reads them: a piece for each text, those of the first group first.
+) -> list[EncodedWindow]:
+    """Encode groups as the model reads them: a window for each text, those of the first group first.
 
     `ids` are those of the texts; `teacher_vectors` are a teacher's vectors by text, for the first texts of the groups,
     and so on.
@@ -54,7 +54,7 @@ def encode_groups(
         truncated.count(encoding for encoding, _ in encoded)
         columns.append(encoded)
     return [
-        EncodedExample(encoding, i, targets(group, n) | of_tokens)
+        EncodedWindow(encoding, i, targets(group, n) | of_tokens)
         for i, (group, texts) in enumerate(zip(groups, zip(*columns, strict=True), strict=True))
         for n, (encoding, of_tokens) in enumerate(texts)
     ]

@@ -12,7 +12,7 @@ from bert_jax.data.examples.row_packing import (
     COSTS,
     PLACE,
     BatchConfig,
-    EncodedExample,
+    EncodedWindow,
     RowLayout,
 )
 from bert_jax.finetuning.epochs_config import EpochsConfig
@@ -25,11 +25,11 @@ from bert_jax.predictions.kind import Kind
 from bert_jax.predictions.targets import Targets
 
 
-def make_pieces(
+def make_encoded_windows(
     targets: Targets, examples: Sequence[Example], windows: Sequence[TextWindows]
-) -> list[EncodedExample]:
+) -> list[EncodedWindow]:
     return [
-        EncodedExample(encoding, i, values)
+        EncodedWindow(encoding, i, values)
         for i, (example, text) in enumerate(zip(examples, windows, strict=True))
         for encoding, values in zip(text.encodings, targets.values(example, text), strict=True)
     ]
@@ -37,7 +37,7 @@ def make_pieces(
 
 @dataclass(frozen=True)
 class PredictionEvaluator:
-    """Computes metrics of whole validation examples from the logits of their pieces; None stands for those not
+    """Computes metrics of whole validation examples from the logits of their windows; None stands for those not
     computed."""
 
     kind: Kind
@@ -45,10 +45,10 @@ class PredictionEvaluator:
     windows: Sequence[TextWindows]
 
     def merge_logits(self, logits: list) -> list:
-        """Return the raw prediction for each example; None if logits are missing for any of its pieces."""
-        raws, pieces = [], iter(logits)
+        """Return the raw prediction for each example; None if logits are missing for any of its windows."""
+        raws, encoded_windows = [], iter(logits)
         for example, windows in zip(self.examples, self.windows, strict=True):
-            parts = [next(pieces) for _ in windows.encodings]
+            parts = [next(encoded_windows) for _ in windows.encodings]
             whole = all(part is not None for part in parts)
             raws.append(self.kind.decoder.combine_windows(example.text, windows, parts) if whole else None)
         return raws
@@ -74,7 +74,7 @@ def make_batch_config(
     group_size: int = 1,
     **more: Any,
 ) -> BatchConfig:
-    """Return the settings of the batches; each of the config's examples consists of `group_size` pieces."""
+    """Return the settings of the batches; each of the config's examples consists of `group_size` windows."""
     mesh, backend = config.mesh, platform()
     return BatchConfig(
         layout,
@@ -93,17 +93,17 @@ def make_batch_config(
     )
 
 
-def gather_by_example(values, batch: dict, pieces: int):
-    """Gather values of pieces by example: [B, ...] or [B, P, ...], as in the rows -> [N, pieces, ...].
+def gather_by_example(values, batch: dict, encoded_windows: int):
+    """Gather values of windows by example: [B, ...] or [B, P, ...], as in the rows -> [N, windows, ...].
 
-    If the weight is 0, there is no piece, and the result has zeros. Examples come in the order of the batch.
+    If the weight is 0, there is no window, and the result has zeros. Examples come in the order of the batch.
     """
     label_weights = batch["label_weights"]
     values = values.reshape(-1, *values.shape[label_weights.ndim :])
-    count = -(-len(values) // pieces) * pieces
+    count = -(-len(values) // encoded_windows) * encoded_windows
     # Indices beyond the end are dropped. They differ from each other, too, as `unique_indices` requires.
     beyond = count + jnp.arange(len(values))
     place = jnp.where(label_weights.reshape(-1) > 0, batch[PLACE].reshape(-1), beyond)
     by_place = jnp.zeros((count, *values.shape[1:]), values.dtype)
     by_place = by_place.at[place].set(values, mode="drop", unique_indices=True)
-    return by_place.reshape(-1, pieces, *values.shape[1:])
+    return by_place.reshape(-1, encoded_windows, *values.shape[1:])

@@ -9,8 +9,8 @@ from bert_jax.core.terminal import pluralize
 from bert_jax.data.examples.columns import source_labels
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.example import Example
-from bert_jax.data.examples.row_packing import EncodedExample
-from bert_jax.finetuning.encoded_windows import PredictionEvaluator, make_batch_config, make_pieces
+from bert_jax.data.examples.row_packing import EncodedWindow
+from bert_jax.finetuning.encoded_windows import PredictionEvaluator, make_batch_config, make_encoded_windows
 from bert_jax.finetuning.example_splits import ExampleSplits, Reader, split_examples
 from bert_jax.finetuning.finetune_config import ExamplesConfig, FinetuneConfig
 from bert_jax.finetuning.finetune_task import ContrastiveTask, FinetuneTask
@@ -55,11 +55,11 @@ def open_data(
         task = dataclasses.replace(task, descriptions=encoded)
     train = encode_windows(task, init.tokenizer, config.data, parts.train, "training")
     validation = encode_windows(task, init.tokenizer, config.data, parts.validation, "validation")
-    pieces = make_pieces(task.kind.targets, parts.train, train)
+    encoded_windows = make_encoded_windows(task.kind.targets, parts.train, train)
     measured = not parts.folds and config.method != "contrastive"  # which fits its head at the end of the run
     best_metric = task.best_metric if measured else ""
-    config = config.resolve_defaults(len(pieces), best_metric, task.layout.config.hidden_size)
-    return task, make_epochs(config, task, init.tokenizer, parts, pieces, validation), config
+    config = config.resolve_defaults(len(encoded_windows), best_metric, task.layout.config.hidden_size)
+    return task, make_epochs(config, task, init.tokenizer, parts, encoded_windows, validation), config
 
 
 def make_finetune_task(
@@ -94,11 +94,11 @@ def make_epochs(
     task: FinetuneTask,
     tokenizer: Tokenizer,
     parts: ExampleSplits,
-    train: Sequence[EncodedExample],
+    train: Sequence[EncodedWindow],
     validation: Sequence[TextWindows],
 ) -> Epochs:
     data = config.data
-    held = make_pieces(task.kind.targets, parts.validation, validation)
+    held = make_encoded_windows(task.kind.targets, parts.validation, validation)
     evaluator = PredictionEvaluator(task.kind, parts.validation, validation)
     # All folds have rows of the same lengths, so that they can share one compiled step.
     lengths = sorted(map(len, [*train, *held] if data.fold_index >= 0 else train)) if parts.folds else ()
@@ -112,7 +112,7 @@ def make_epochs(
         data.max_length,
         task.layout.config,
         lengths=tuple(lengths),
-        paired_classes=tuple(int(piece.targets["labels"]) for piece in paired),
+        paired_classes=tuple(int(window.targets["labels"]) for window in paired),
         noun="window" if len(train) > len(parts.train) else "example",
         about=describe_data(data, parts, len(train)),
     )

@@ -9,7 +9,7 @@ from bert_jax.core.terminal import pluralize
 from bert_jax.data.batch_source import Fact
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.example import Example
-from bert_jax.data.examples.row_packing import EncodedExample
+from bert_jax.data.examples.row_packing import EncodedWindow
 from bert_jax.data.examples.split import document_keys
 from bert_jax.data.randomness import sample_indices
 from bert_jax.finetuning.inspect_examples import format_examples
@@ -35,7 +35,7 @@ class HeadTask(Task[Epochs]):
     # Whether the head starts as a fitted probe, if a probe can learn these predictions.
     probes_head: bool = field(default=False, compare=False)
     # Descriptions of the labels, from which a probe learns, too.
-    descriptions: tuple[EncodedExample, ...] = field(default=(), compare=False)
+    descriptions: tuple[EncodedWindow, ...] = field(default=(), compare=False)
 
     @property
     def best_metric(self) -> str:
@@ -60,7 +60,7 @@ class HeadTask(Task[Epochs]):
         return self.fit_head(params, data, link, MAX_PROBE_EXAMPLES if steps else MAX_UNITS)
 
     def fit_head(self, params: dict, data: Epochs, link: Link, most: int) -> dict:
-        """Return the parameters with the head fitted to `most` pieces at most, and to the descriptions of labels."""
+        """Return the parameters with the head fitted to `most` windows at most, and to the descriptions of labels."""
         sample = [data.train[i] for i in sample_indices("pieces of a probe", len(data.train), most)]
         sample += self.descriptions
         return fit_head_as_probe(params, self.layout, data.tokenizer, sample, link, self.class_weights)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.terminal import CYAN, GREEN, RED, RESET, YELLOW, is_coloured, pluralize
 from bert_jax.data.examples.epochs import Epochs
-from bert_jax.data.examples.row_packing import EncodedExample
+from bert_jax.data.examples.row_packing import EncodedWindow
 from bert_jax.predictions.kind import Kind
 from bert_jax.text.tokenizer import Tokenizer
 
@@ -13,10 +13,10 @@ from bert_jax.text.tokenizer import Tokenizer
 def format_examples(kind: Kind, data: Epochs, step: int, rows: int) -> str:
     check_step(data, step)
     lines, colour = [], is_coloured()
-    for row, pieces in enumerate(list_rows(data, step)[:rows]):
-        tokens = f"{sum(map(len, pieces))} of {data.row_length(step)} tokens"
-        lines.append(f"step {step} row {row}: {pluralize(len(pieces), 'example')}, {tokens}")
-        lines += [f"  {format_piece(kind, piece, data.tokenizer, colour)}" for piece in pieces]
+    for row, encoded_windows in enumerate(list_rows(data, step)[:rows]):
+        tokens = f"{sum(map(len, encoded_windows))} of {data.row_length(step)} tokens"
+        lines.append(f"step {step} row {row}: {pluralize(len(encoded_windows), 'example')}, {tokens}")
+        lines += [f"  {format_window(kind, window, data.tokenizer, colour)}" for window in encoded_windows]
     return "\n".join(lines)
 
 
@@ -27,11 +27,11 @@ def check_step(data: Epochs, step: int) -> None:
         )
 
 
-def format_piece(kind: Kind, piece: EncodedExample, tokenizer: Tokenizer, colour: bool) -> str:
-    label, marks = kind.targets.describe(piece.targets)
+def format_window(kind: Kind, window: EncodedWindow, tokenizer: Tokenizer, colour: bool) -> str:
+    label, marks = kind.targets.describe(window.targets)
     text, end = "", -1
-    for position, name in enumerate(tokenizer.tokens(piece.encoding.input_ids)):
-        start, stop = piece.encoding.offsets[position]
+    for position, name in enumerate(tokenizer.tokens(window.encoding.input_ids)):
+        start, stop = window.encoding.offsets[position]
         continues = start == end and stop > start
         bare = name.removeprefix("##").lstrip("▁Ġ") if stop > start else name
         if mark := marks.get(position):
@@ -45,17 +45,17 @@ MARKS = (CYAN, GREEN, RED)
 ROLES = ("anchor", "positive", "negative")
 
 
-def list_rows(data: Epochs, step: int) -> list[list[EncodedExample]]:
-    pieces = [data.train[i] for i in data.chosen[step]]
-    return [[pieces[i] for i in row] for row in data.arrangement.steps[step]]
+def list_rows(data: Epochs, step: int) -> list[list[EncodedWindow]]:
+    encoded_windows = [data.train[i] for i in data.chosen[step]]
+    return [[encoded_windows[i] for i in row] for row in data.arrangement.steps[step]]
 
 
-def list_groups(data: Epochs, step: int, texts_per_group: int) -> list[list[EncodedExample]]:
+def list_groups(data: Epochs, step: int, texts_per_group: int) -> list[list[EncodedWindow]]:
     return [[data.train[i] for i in group] for group in data.chosen[step].reshape(-1, texts_per_group)]
 
 
-def decode_texts(group: Sequence[EncodedExample], tokenizer: Tokenizer) -> list[str]:
-    return [" ".join(tokenizer.tokens(piece.encoding.input_ids)) for piece in group]
+def decode_texts(group: Sequence[EncodedWindow], tokenizer: Tokenizer) -> list[str]:
+    return [" ".join(tokenizer.tokens(window.encoding.input_ids)) for window in group]
 
 
 def format_groups(data: Epochs, step: int, most: int, texts_per_group: int) -> str:

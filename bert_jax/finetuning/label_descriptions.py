@@ -13,8 +13,8 @@ from pathlib import Path
 from bert_jax.core.errors import BertJaxError, check_name
 from bert_jax.core.files import parse_json
 from bert_jax.data.examples.example import Example
-from bert_jax.data.examples.row_packing import EncodedExample
-from bert_jax.finetuning.encoded_windows import make_pieces
+from bert_jax.data.examples.row_packing import EncodedWindow
+from bert_jax.finetuning.encoded_windows import make_encoded_windows
 from bert_jax.predictions.kind import Kind
 from bert_jax.text.encoding_options import EncodingOptions
 from bert_jax.text.tokenizer import Tokenizer
@@ -81,13 +81,13 @@ def holds_word(name: str) -> bool:
 
 def encode_descriptions(
     descriptions: Mapping[str, str], kind: Kind, tokenizer: Tokenizer, max_length: int
-) -> tuple[EncodedExample, ...]:
+) -> tuple[EncodedWindow, ...]:
     """Return the descriptions as examples of their labels, whose numbers are below those of other examples."""
     examples = [Example(text, label, "label_descriptions") for label, text in descriptions.items()]
     windows = kind.reader.encode(tokenizer, list(descriptions.values()), EncodingOptions(max_length))
     return tuple(
-        EncodedExample(piece.encoding, piece.example - len(examples), piece.targets)
-        for piece in make_pieces(kind.targets, examples, windows)
+        EncodedWindow(window.encoding, window.example - len(examples), window.targets)
+        for window in make_encoded_windows(kind.targets, examples, windows)
     )
 
 

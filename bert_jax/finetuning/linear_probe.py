@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bert_jax.core.progress import Progress
-from bert_jax.data.examples.row_packing import EncodedExample
+from bert_jax.data.examples.row_packing import EncodedWindow
 from bert_jax.hub.layout import Layout
 from bert_jax.inference.computations import HeadLogits
 from bert_jax.inference.engines.jax import JaxEngine
@@ -16,27 +16,31 @@ from bert_jax.text.tokenizer import Tokenizer
 
 
 class HeadInputs:
-    """Computes what a model's head reads of each piece, `states`: [D], or [L, D] if it reads each token; and the
+    """Computes what a model's head reads of each window, `states`: [D], or [L, D] if it reads each token; and the
     `vectors` by which texts are compared."""
 
-    def __init__(self, layout: Layout, params: dict, tokenizer: Tokenizer, pieces: Sequence[EncodedExample]):
-        self.layout, self.pieces = layout, pieces
+    def __init__(
+        self, layout: Layout, params: dict, tokenizer: Tokenizer, encoded_windows: Sequence[EncodedWindow]
+    ):
+        self.layout, self.encoded_windows = layout, encoded_windows
         self.head = layout.heads[-1]
         width = HEADS[self.head].width(layout.config)
         # With an identity matrix, the logits of a head are what it reads.
         identity = {"dense": {"kernel": np.eye(width, dtype=np.float32), "bias": np.zeros(width, np.float32)}}
         runner = Runner(layout, JaxEngine(layout.config, params | {self.head: identity}), tokenizer)
         wanted = HeadLogits(self.head, width, with_vectors=True)
-        with Progress("texts", len(pieces), "linear probe") as progress:
-            outputs = runner.run([piece.encoding for piece in pieces], wanted, progress=progress)
+        with Progress("texts", len(encoded_windows), "linear probe") as progress:
+            outputs = runner.run([window.encoding for window in encoded_windows], wanted, progress=progress)
         self.states, self.vectors = map(list, zip(*outputs, strict=True))
 
     def fit_probe(
         self, link: Link, class_weights: Sequence[float] = (), kept: Sequence[int] = (), strongest: int = 0
     ) -> LinearModel:
-        """Fit a probe to all pieces, or to those with indices `kept`; for `strongest` see `fit`."""
+        """Fit a probe to all windows, or to those with indices `kept`; for `strongest` see `fit`."""
         return fit_linear_model(
-            self.training_units(link, class_weights, kept or range(len(self.pieces))), link, strongest
+            self.training_units(link, class_weights, kept or range(len(self.encoded_windows))),
+            link,
+            strongest,
         )
 
     def fit_head(
@@ -50,14 +54,14 @@ class HeadInputs:
     def training_units(self, link: Link, class_weights: Sequence[float], kept: Sequence[int]) -> Units:
         parts = []
         for i in kept:
-            piece, states = self.pieces[i], self.states[i]
-            labels, label_weights = (np.asarray(piece.targets[name]) for name in ("labels", "label_weights"))
+            window, states = self.encoded_windows[i], self.states[i]
+            labels, label_weights = (np.asarray(window.targets[name]) for name in ("labels", "label_weights"))
             if HEADS[self.head].each_token:
                 trained = np.flatnonzero(label_weights)
                 states, labels, label_weights = states[trained], labels[trained], label_weights[trained]
             else:
                 states, labels, label_weights = states[None], labels[None], label_weights[None]
-            parts.append((states, labels, label_weights, np.full(len(states), piece.example)))
+            parts.append((states, labels, label_weights, np.full(len(states), window.example)))
         x, y, label_weights, group = map(np.concatenate, zip(*parts, strict=True))
         if link == "softmax":
             numbers = y.astype(int)
@@ -71,9 +75,9 @@ def fit_head_as_probe(
     params: dict,
     layout: Layout,
     tokenizer: Tokenizer,
-    pieces: Sequence[EncodedExample],
+    encoded_windows: Sequence[EncodedWindow],
     link: Link,
     class_weights: Sequence[float] = (),
 ) -> dict:
-    """Return the parameters with the head fitted to the pieces."""
-    return params | HeadInputs(layout, params, tokenizer, pieces).fit_head(link, class_weights)
+    """Return the parameters with the head fitted to the windows."""
+    return params | HeadInputs(layout, params, tokenizer, encoded_windows).fit_head(link, class_weights)

@@ -14,7 +14,7 @@ from operator import itemgetter
 
 import numpy as np
 
-from bert_jax.data.examples.row_packing import EncodedExample, Target, collate_rows, piece_starts
+from bert_jax.data.examples.row_packing import EncodedWindow, Target, collate_rows, window_starts
 from bert_jax.text.encoding import Encoding
 
 CPU_TOKENS, ACCELERATOR_TOKENS = 1024, 16384  # as many as a CPU's caches hold, or as keep an accelerator busy
@@ -157,11 +157,13 @@ def row_collator(
     if shapes.shared:
         beside["lengths"] = np.array([len(encoding.input_ids) for encoding in encodings], np.int32)
     targets = {name: Target(array.dtype.name, array.shape[1:]) for name, array in beside.items()}
-    pieces = [
-        EncodedExample(encoding, n, {name: array[n] for name, array in beside.items()})
+    encoded_windows = [
+        EncodedWindow(encoding, n, {name: array[n] for name, array in beside.items()})
         for n, encoding in enumerate(encodings)
     ]
-    return lambda rows, length: collate_rows(pieces, rows, length, shapes.most_texts(length), pad, targets)
+    return lambda rows, length: collate_rows(
+        encoded_windows, rows, length, shapes.most_texts(length), pad, targets
+    )
 
 
 def split_outputs(
@@ -172,7 +174,7 @@ def split_outputs(
     if "lengths" not in batch:
         yield from values[: len(rows)]
         return
-    starts, lengths = piece_starts(batch), batch["lengths"]
+    starts, lengths = window_starts(batch), batch["lengths"]
     each_token = values.shape[1] != lengths.shape[1]
     for row, own in enumerate(rows):
         for n in range(len(own)):

@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from bert_jax.data.examples.row_packing import piece_starts
+from bert_jax.data.examples.row_packing import window_starts
 from bert_jax.models.pooling_weights import POOLING_WEIGHTS
 
 HIGHEST = jax.lax.Precision.HIGHEST  # so that vectors of float32 states have float32 precision
@@ -29,7 +29,7 @@ def text_mask(batch: dict):
     """Return the mask of real tokens [B, L], or that of each text [B, P, L] if the batch has their `lengths`."""
     if "lengths" not in batch:
         return batch["attention_mask"]
-    position, start = jnp.arange(batch["input_ids"].shape[1]), piece_starts(batch)[..., None]
+    position, start = jnp.arange(batch["input_ids"].shape[1]), window_starts(batch)[..., None]
     return ((position >= start) & (position < start + batch["lengths"][..., None])).astype(jnp.int32)
 
 

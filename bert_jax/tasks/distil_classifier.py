@@ -16,7 +16,7 @@ from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.example import Example, ExampleLabel
 from bert_jax.data.examples.labelled_texts import read_labelled_texts
-from bert_jax.data.examples.row_packing import EncodedExample, Target
+from bert_jax.data.examples.row_packing import EncodedWindow, Target
 from bert_jax.finetuning.distillation import keep_layers
 from bert_jax.finetuning.finetune_config import HeadConfig
 from bert_jax.finetuning.finetune_data import open_data
@@ -208,12 +208,14 @@ class TeacherReader:
         return tuple(sorted(label)) if isinstance(label, set) else label
 
     def add_teacher_targets(
-        self, pieces: Sequence[EncodedExample], examples: Sequence[Example]
-    ) -> list[EncodedExample]:
+        self, encoded_windows: Sequence[EncodedWindow], examples: Sequence[Example]
+    ) -> list[EncodedWindow]:
         """Add the teacher's logits for the whole text to each of its windows."""
         return [
-            dataclasses.replace(piece, targets=piece.targets | self.teacher_targets(examples[piece.example]))
-            for piece in pieces
+            dataclasses.replace(
+                window, targets=window.targets | self.teacher_targets(examples[window.example])
+            )
+            for window in encoded_windows
         ]
 
     def teacher_targets(self, example: Example) -> dict[str, Any]:

@@ -84,7 +84,7 @@ def open_groups(
     vectors = compute_teacher_vectors(directories[config.loss.teacher], groups, task) if teaches else []
     truncated = TruncationCounter(config.data.max_length)
     encode = partial(encode_groups, task, tokenizer, truncated, number_texts(groups), vectors)
-    train_pieces, validation_pieces = encode(train), encode(validation)
+    train_windows, validation_windows = encode(train), encode(validation)
     if notice := truncated.notice("raise --config.data.max_length to read more"):
         print_notice(notice)
     width = task.layout.config.hidden_size
@@ -100,7 +100,7 @@ def open_groups(
     )  # fmt: skip
     evaluator = task.make_evaluator(validation)
     data = Epochs(
-        train_pieces, validation_pieces, task.targets, tokenizer, batches, evaluator, task.each_token
+        train_windows, validation_windows, task.targets, tokenizer, batches, evaluator, task.each_token
     )
     return task, data, config
 

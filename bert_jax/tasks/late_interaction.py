@@ -218,10 +218,10 @@ class LateInteractionEvaluator(EmbeddingEvaluator):
 
 def open(config: Config, directories: ModelDirectories) -> tuple[LateInteractionTask, Epochs, Config]:
     task, data, config = open_groups(config, directories, make_late_interaction_task, late_interaction_card)
-    pieces, size = [*data.train, *data.validation], task.texts_per_group
-    is_query = [n % size == 0 for n in range(len(pieces))]
+    encoded_windows, size = [*data.train, *data.validation], task.texts_per_group
+    is_query = [n % size == 0 for n in range(len(encoded_windows))]
     longest = [
-        max(len(piece) for piece, query in zip(pieces, is_query, strict=True) if query is wanted)
+        max(len(window) for window, query in zip(encoded_windows, is_query, strict=True) if query is wanted)
         for wanted in (True, False)
     ]
     return replace(task, longest_texts=(longest[0], longest[1])), data, config

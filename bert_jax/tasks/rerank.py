@@ -24,7 +24,7 @@ from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.group_columns import describe_columns
-from bert_jax.data.examples.row_packing import PLACE, EncodedExample, RowLayout, Target
+from bert_jax.data.examples.row_packing import PLACE, EncodedWindow, RowLayout, Target
 from bert_jax.data.examples.split import train_validation_split
 from bert_jax.finetuning.encoded_windows import PredictionEvaluator, gather_by_example, make_batch_config
 from bert_jax.finetuning.epochs_config import Dropout, GoingOnConfig, InitEncoderConfig, check_validation
@@ -170,7 +170,7 @@ def open(config: Config, directories: ModelDirectories) -> tuple[RankingTask, Ep
     results = FinishInputs(pairs[0], pairs[1], pairs[2])
     truncated = TruncationCounter(config.data.max_length)
     encode = partial(encode_lists, task, init.tokenizer, truncated)
-    train_pieces, validation_pieces = encode(train), encode(validation)
+    train_windows, validation_windows = encode(train), encode(validation)
     if notice := truncated.notice("raise --config.data.max_length to read more", "pairs"):
         print_notice(notice)
     width, goes_on = task.layout.config.hidden_size, not list_new_modules(init, task.layout)
@@ -182,9 +182,9 @@ def open(config: Config, directories: ModelDirectories) -> tuple[RankingTask, Ep
         config, config.data.batching, config.data.max_length, task.layout.config,
         group_size=task.max_documents, noun="pair", about=about,
     )  # fmt: skip
-    evaluator = RankingEvaluator(task.kind, results.validation, validation_pieces)
+    evaluator = RankingEvaluator(task.kind, results.validation, validation_windows)
     data = Epochs(
-        train_pieces, validation_pieces, task.targets, init.tokenizer, batches, evaluator, each_token=False
+        train_windows, validation_windows, task.targets, init.tokenizer, batches, evaluator, each_token=False
     )
     return task, data, config
 
@@ -297,16 +297,16 @@ def check_differences(loss: RankingLoss, lists: Sequence[Candidates]) -> None:
 
 def encode_lists(
     task: RankingTask, tokenizer: Tokenizer, truncated: TruncationCounter, lists: CandidateLists
-) -> list[EncodedExample]:
-    """Encode queries and their documents as the model reads them, in lists of `task.max_documents` pieces.
+) -> list[EncodedWindow]:
+    """Encode queries and their documents as the model reads them, in lists of `task.max_documents` windows.
 
-    Return a piece for each document, and fillers for incomplete lists; a query with more documents becomes several
+    Return a window for each document, and fillers for incomplete lists; a query with more documents becomes several
     lists.
     """
     pairs = [(candidates.query, text) for candidates in lists for text in candidates.documents]
     encodings = tokenizer.encode(pairs, max_length=truncated.max_length)
     truncated.count(encodings)
-    pieces: list[EncodedExample] = []
+    encoded_windows: list[EncodedWindow] = []
     following = iter(encodings)
     for candidates in lists:
         count = len(candidates.grades)
@@ -318,17 +318,21 @@ def encode_lists(
             if task.loss.uses_teacher_scores:
                 targets["scores"] = candidates.scores[n] if n < count and candidates.scores else 0.0
             encoding = next(following) if n < count else FILLER
-            pieces.append(EncodedExample(encoding, len(pieces), targets))
-    return pieces
+            encoded_windows.append(EncodedWindow(encoding, len(encoded_windows), targets))
+    return encoded_windows
 
 
 class RankingEvaluator(PredictionEvaluator):
-    """Judges lists of documents; pieces that only fill up a list are left out."""
+    """Judges lists of documents; windows that only fill up a list are left out."""
 
-    def __init__(self, kind: Relevance, examples: Sequence[Example], pieces: Sequence[EncodedExample]):
-        self.is_pair = [bool(piece.targets["label_weights"]) for piece in pieces]
+    def __init__(
+        self, kind: Relevance, examples: Sequence[Example], encoded_windows: Sequence[EncodedWindow]
+    ):
+        self.is_pair = [bool(window.targets["label_weights"]) for window in encoded_windows]
         windows = [
-            TextWindows([piece.encoding]) for piece, known in zip(pieces, self.is_pair, strict=True) if known
+            TextWindows([window.encoding])
+            for window, known in zip(encoded_windows, self.is_pair, strict=True)
+            if known
         ]
         super().__init__(kind, examples, windows)
 

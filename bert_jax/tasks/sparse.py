@@ -16,7 +16,7 @@ from bert_jax.core.config import OneOf, Range
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.groups import Group
-from bert_jax.data.examples.row_packing import PLACE, EncodedExample
+from bert_jax.data.examples.row_packing import PLACE, EncodedWindow
 from bert_jax.finetuning.embedding_task import (
     VECTORS,
     EmbeddingEvaluator,
@@ -193,9 +193,11 @@ class SparseTask(EmbeddingTask):
         return kept
 
 
-def compute_idf(pieces: Sequence[EncodedExample], texts_per_group: int, entries: int) -> np.ndarray:
+def compute_idf(encoded_windows: Sequence[EncodedWindow], texts_per_group: int, entries: int) -> np.ndarray:
     """Return the weights of tokens by the number of documents with them, as BM25 has them: rare tokens weigh most."""
-    documents = {tuple(piece.encoding.input_ids) for n, piece in enumerate(pieces) if n % texts_per_group}
+    documents = {
+        tuple(window.encoding.input_ids) for n, window in enumerate(encoded_windows) if n % texts_per_group
+    }
     counts = np.zeros(entries, np.float32)
     for token, count in Counter(token for ids in documents for token in set(ids)).items():
         counts[token] = count

@@ -19,7 +19,7 @@ import numpy as np
 from bert_jax.bench.timing import Machine, Turn
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.epochs import Score
-from bert_jax.data.examples.row_packing import EncodedExample
+from bert_jax.data.examples.row_packing import EncodedWindow
 from bert_jax.finetuning.finetune_config import FinetuneConfig
 from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.losses.sparse import ACTIVE_DIMS
@@ -261,7 +261,7 @@ class TorchFinetuning(TorchModel):
         auto = getattr(transformers, AUTO[layout.heads[0]])
         self.model = auto.from_pretrained(config.init, **settings).float()
 
-    def loss_of(self, pieces: Sequence[EncodedExample]):
+    def loss_of(self, pieces: Sequence[EncodedWindow]):
         with self.computing():
             return self.model(**self.tokens(pieces), **self.targets(pieces)).loss
 
@@ -269,7 +269,7 @@ class TorchFinetuning(TorchModel):
         """Return a context in which torch chooses the operations that it computes in bfloat16, if `autocast` is set."""
         return self.torch.autocast("cpu", self.torch.bfloat16, enabled=self.autocast)
 
-    def outputs(self, pieces: Sequence[EncodedExample]) -> list[np.ndarray]:
+    def outputs(self, pieces: Sequence[EncodedWindow]) -> list[np.ndarray]:
         """Return the logits of each piece, without those of padding."""
         with self.computing():
             outputs = self.model(**self.tokens(pieces))
@@ -280,7 +280,7 @@ class TorchFinetuning(TorchModel):
         rows = zip(logits.float().numpy(), pieces, strict=True)
         return [row[: len(piece)] if row.ndim == 2 else row for row, piece in rows]
 
-    def targets(self, pieces: Sequence[EncodedExample]) -> dict:
+    def targets(self, pieces: Sequence[EncodedWindow]) -> dict:
         """Return our targets as arguments of transformers' model."""
         targets = [piece.targets for piece in pieces]
         if "starts" in targets[0]:

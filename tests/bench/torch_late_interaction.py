@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.examples.row_packing import EncodedExample
+from bert_jax.data.examples.row_packing import EncodedWindow
 from bert_jax.hub import model_directory as hub
 from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.tasks.late_interaction import COMPARED, MASK, LateInteractionTask
@@ -46,7 +46,7 @@ class TorchLateInteraction(TorchModel):
             )
         self.loss = make[task.loss.name]()
 
-    def loss_of(self, pieces: Sequence[EncodedExample]):
+    def loss_of(self, pieces: Sequence[EncodedWindow]):
         size = self.task.texts_per_group
         columns = [self.tokens(pieces[n::size]) for n in range(size)]
         scores = [piece.targets["scores"] for piece in pieces[::size]] if self.task.scores_per_group else None
@@ -56,7 +56,7 @@ class TorchLateInteraction(TorchModel):
             features, None if scores is None else self.torch.tensor(np.array(scores, np.float32))
         )
 
-    def tokens(self, pieces: Sequence[EncodedExample]) -> dict:
+    def tokens(self, pieces: Sequence[EncodedWindow]) -> dict:
         """Return the padded tokens; those of queries that others do not attend to are named."""
         tokens = super().tokens(pieces)
         if MASK not in self.task.targets:
@@ -65,7 +65,7 @@ class TorchLateInteraction(TorchModel):
         hidden = (tokens["attention_mask"] - attended).bool()
         return tokens | {"attention_mask": attended, "query_expansion_positions": hidden}
 
-    def outputs(self, pieces: Sequence[EncodedExample]) -> Iterator[np.ndarray]:
+    def outputs(self, pieces: Sequence[EncodedWindow]) -> Iterator[np.ndarray]:
         """Return the vectors of the tokens of each piece; those that are not compared are zeros."""
         vectors = self.model(self.tokens(pieces))["token_embeddings"].numpy()
         for piece, row in zip(pieces, vectors, strict=True):

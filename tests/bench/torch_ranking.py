@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.examples.row_packing import EncodedExample
+from bert_jax.data.examples.row_packing import EncodedWindow
 from bert_jax.tasks.rerank import Config as RerankConfig
 from bert_jax.tasks.rerank import RankingTask
 from tests.bench.libraries import libraries
@@ -32,7 +32,7 @@ class TorchRanking(TorchModel):
             )
         self.loss = make[task.loss.name](self.model)
 
-    def loss_of(self, pieces: Sequence[EncodedExample]):
+    def loss_of(self, pieces: Sequence[EncodedWindow]):
         size, tensor = self.task.max_documents, self.torch.tensor
         lists = [pieces[first : first + size] for first in range(0, len(pieces), size)]
         lists = [[piece for piece in of_query if piece.targets["label_weights"]] for of_query in lists]
@@ -42,6 +42,6 @@ class TorchRanking(TorchModel):
             return self.loss([[""] * len(documents), documents], self.torch.cat(labels))
         return self.loss([[""] * len(lists), lists], labels)
 
-    def outputs(self, pieces: Sequence[EncodedExample]) -> np.ndarray:
+    def outputs(self, pieces: Sequence[EncodedWindow]) -> np.ndarray:
         """Return the logit [1] of each piece."""
         return self.model(self.tokens(pieces))["scores"].reshape(-1, 1).numpy()

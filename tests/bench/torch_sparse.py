@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.examples.row_packing import EncodedExample
+from bert_jax.data.examples.row_packing import EncodedWindow
 from bert_jax.inference.computations import SparseVector
 from bert_jax.tasks.sparse import Config as SparseConfig
 from bert_jax.tasks.sparse import SparseTask
@@ -36,13 +36,13 @@ class TorchSparse(TorchModel):
         self.schedule = callbacks.SpladeRegularizerWeightSchedulerCallback(self.loss)
         self.schedule.on_train_begin(None, SimpleNamespace(max_steps=config.steps), None)
 
-    def loss_of(self, pieces: Sequence[EncodedExample]):
+    def loss_of(self, pieces: Sequence[EncodedWindow]):
         self.schedule.on_step_begin(None, SimpleNamespace(global_step=self.step), None)
         self.step += 1
         size = self.task.texts_per_group
         return sum(self.loss([self.tokens(pieces[n::size]) for n in range(size)]).values())
 
-    def outputs(self, pieces: Sequence[EncodedExample]) -> Iterator[SparseVector]:
+    def outputs(self, pieces: Sequence[EncodedWindow]) -> Iterator[SparseVector]:
         """Return the vector of each piece."""
         vectors = self.model(self.tokens(pieces))["sentence_embedding"]
         return iter(self.task.keep_predictions(vectors.numpy()))

@@ -9,7 +9,7 @@ import numpy as np
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.epochs import Epochs
-from bert_jax.data.examples.row_packing import EncodedExample
+from bert_jax.data.examples.row_packing import EncodedWindow
 from bert_jax.finetuning.epochs_config import EpochsConfig
 from bert_jax.training.run_config import OptimizerConfig
 from tests.bench.libraries import libraries
@@ -43,14 +43,14 @@ class TorchModel(ABC):
     pad: int
 
     @abstractmethod
-    def loss_of(self, pieces: Sequence[EncodedExample]):
+    def loss_of(self, pieces: Sequence[EncodedWindow]):
         """Return the loss of the pieces of a step."""
 
     @abstractmethod
-    def outputs(self, pieces: Sequence[EncodedExample]) -> Iterable[np.ndarray]:
+    def outputs(self, pieces: Sequence[EncodedWindow]) -> Iterable[np.ndarray]:
         """Return the outputs of the pieces of a batch in the form of our task's predictions, without gradients."""
 
-    def predict(self, pieces: Sequence[EncodedExample]) -> list[np.ndarray]:
+    def predict(self, pieces: Sequence[EncodedWindow]) -> list[np.ndarray]:
         """Return the outputs of each piece, in the order of the pieces. Pieces of similar length share a batch."""
         predictions: list = [None] * len(pieces)
         order = np.argsort([len(piece) for piece in pieces])
@@ -73,7 +73,7 @@ class TorchModel(ABC):
             losses.append(loss.item())
         return time.perf_counter() - start, losses
 
-    def tokens(self, pieces: Sequence[EncodedExample]) -> dict:
+    def tokens(self, pieces: Sequence[EncodedWindow]) -> dict:
         """Return the padded tokens under the names of transformers."""
         encodings = [piece.encoding for piece in pieces]
         return {

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.examples.row_packing import EncodedExample, Target, collate_rows
+from bert_jax.data.examples.row_packing import EncodedWindow, Target, collate_rows
 from bert_jax.finetuning.choose_method import candidate_methods
 from bert_jax.hub import sentence_transformers
 from bert_jax.hub.model_directory import ModelDirectories
@@ -50,20 +50,22 @@ def test_the_longer_text_is_cut_first():
 
 
 @pytest.mark.parametrize("max_pieces", [1, 2])
-def test_each_text_is_a_sequence_of_its_own(max_pieces):
-    pieces = [
-        EncodedExample(encoding, n, {"labels": n})
+def test_each_text_is_a_sequence_of_its_own(max_windows):
+    encoded_windows = [
+        EncodedWindow(encoding, n, {"labels": n})
         for n, encoding in enumerate(encode_separately(TOKENIZER, PAIRS[:2], 32))
     ]
-    rows = [[0], [1]] if max_pieces == 1 else [[1, 0], []]
-    batch = collate_rows(pieces, rows, 24, max_pieces, TOKENIZER.special.pad, {"labels": Target("int32")})
-    assert batch["labels"].tolist() == ([0, 1] if max_pieces == 1 else [[1, 0], [0, 0]])
+    rows = [[0], [1]] if max_windows == 1 else [[1, 0], []]
+    batch = collate_rows(
+        encoded_windows, rows, 24, max_windows, TOKENIZER.special.pad, {"labels": Target("int32")}
+    )
+    assert batch["labels"].tolist() == ([0, 1] if max_windows == 1 else [[1, 0], [0, 0]])
     for row, indices in enumerate(rows):
         numbers, begins = [], []
         for place, i in enumerate(indices):
-            first = pieces[i].encoding.text_starts[1]
+            first = encoded_windows[i].encoding.text_starts[1]
             begins += [len(numbers), len(numbers) + first]
-            numbers += [2 * place + 1] * first + [2 * place + 2] * (len(pieces[i]) - first)
+            numbers += [2 * place + 1] * first + [2 * place + 2] * (len(encoded_windows[i]) - first)
         assert batch["segment_ids"][row].tolist() == numbers + [0] * (24 - len(numbers))
         assert batch["cls_positions"][row, : len(begins)].tolist() == begins
 
@@ -96,8 +98,8 @@ def test_logits_are_a_linear_function_of_differences_and_their_squares(compared)
 def test_packed_rows_give_what_rows_of_their_own_give(compared):
     encodings = encode_separately(TOKENIZER, PAIRS, 32)
     alone = compared.run(encodings, HeadLogits(compared.layout.heads[0], len(LABELS)))
-    pieces = [EncodedExample(encoding, n, {}) for n, encoding in enumerate(encodings)]
-    batch = collate_rows(pieces, [[2, 0], [1]], 32, 2, TOKENIZER.special.pad, {})
+    encoded_windows = [EncodedWindow(encoding, n, {}) for n, encoding in enumerate(encodings)]
+    batch = collate_rows(encoded_windows, [[2, 0], [1]], 32, 2, TOKENIZER.special.pad, {})
     together = compute_outputs(compared, batch)[compared.layout.heads[0]]
     assert together.shape == (2, 2, 2)
     found = [together[0, 1], together[1, 0], together[0, 0]]

@@ -72,17 +72,17 @@ def test_documents_stay_whole_and_labels_are_spread():
 def test_a_label_has_no_part_in_its_own_prediction(opened):
     parts = Folds(opened)
     before = parts.predict_with_probes().raw_outputs
-    labels = parts.pieces[7].targets
+    labels = parts.encoded_windows[7].targets
     labels["labels"] = 1 - labels["labels"]
     after = parts.predict_with_probes().raw_outputs
     # All examples of its fold are predicted by those of the others.
     same = [np.array_equal(a, b) for a, b in zip(before, after, strict=True)]
-    assert same == (parts.fold_of_piece == parts.fold_of_piece[7]).tolist()
+    assert same == (parts.fold_of_window == parts.fold_of_window[7]).tolist()
 
 
 def test_logits_are_shifted_to_the_shares_of_all_examples(opened):
     parts = Folds(opened)
-    parts.class_of_piece = np.repeat([0, 1], 20)
+    parts.class_of_window = np.repeat([0, 1], 20)
     learnt = np.arange(40) >= 10  # 10 of the first class, 20 of the other
     few, many = np.log(0.5) - np.log([10.5 / 31, 20.5 / 31])
     np.testing.assert_allclose(parts.prior_shift(learnt), [few, many], rtol=1e-6)
@@ -143,7 +143,7 @@ def test_a_fold_is_predicted_and_compared_by_the_model_that_left_it_out(fitted):
     np.testing.assert_allclose(fitted.outcomes.similarities, fitted.near, atol=2e-3)
     parts = fitted.parts
     for fold in range(3):
-        shift = parts.prior_shift(parts.fold_of_piece != fold)
+        shift = parts.prior_shift(parts.fold_of_window != fold)
         assert np.ptp(shift) > 0.01
         saved, seconds = read_predictions(fitted.workdir / f"folds/finetune/{fold}/logits.npz")
         assert seconds > 0
@@ -263,7 +263,7 @@ def played(opened, monkeypatch):
 
         def predict_next(self):
             trained.append(self.method)
-            for n in np.flatnonzero(parts.fold_of_piece == len(self.seconds)):
+            for n in np.flatnonzero(parts.fold_of_window == len(self.seconds)):
                 self.logits[n] = logits(self.method)[n]
             self.seconds.append(seconds[self.method])
 
@@ -363,10 +363,10 @@ def test_a_probe_learns_every_kind_and_leaves_the_encoder_as_it_is(
 def test_a_model_that_knows_no_more_than_shares_gives_those_of_all_examples(opened):
     """A fold that has more of a class leaves less of it to learn from, and would be called the other class."""
     parts = Folds(opened)
-    shares = log_class_shares(parts.class_of_piece, 2)
+    shares = log_class_shares(parts.class_of_window, 2)
 
     def probe(_link, _weights, kept: list[int], _strongest):
-        known = log_class_shares(parts.class_of_piece[kept], 2)
+        known = log_class_shares(parts.class_of_window[kept], 2)
         assert np.abs(known - shares).max() > 0.01
         fitted = Mock(return_value=known)
         fitted.penalties = 1

@@ -20,7 +20,7 @@ from bert_jax.tasks import load_config as load_task
 from bert_jax.tasks.classify import Config
 from bert_jax.text.encoding_options import EncodingOptions
 from tests.support.finetuning_runs import assert_cut_off_ends_alike, finetune
-from tests.support.pieces import classify_pieces, task_and_pieces
+from tests.support.encoded_windows import classify_windows, task_and_windows
 from tests.support.tables import write_csv
 from tests.support.texts import marked_texts, random_texts
 
@@ -99,7 +99,7 @@ def test_a_run_that_was_cut_off_ends_as_if_it_had_not_been(tmp_path, encoder_pat
 
 @pytest.mark.slow
 def test_class_weights_and_windows_weigh_as_they_should():
-    task, pieces = classify_pieces("classes")
+    task, encoded_windows = classify_windows("classes")
     examples = [Example("", label, "") for label in "aaab"]
     assert balanced_class_weights(KINDS["classes"](("a", "b")), examples) == pytest.approx((2 / 3, 2))
     weighted = dataclasses.replace(task, class_weights=(1.0, 2.0, 5.0))
@@ -107,11 +107,11 @@ def test_class_weights_and_windows_weigh_as_they_should():
     loss = weighted.losses({"classify": np.zeros((3, 3), np.float32)}, batch)["classify_loss"]
     assert float(loss.weight) == 1 + 2 + 2.5
     long = [Example(text, label, "") for text, label in zip(random_texts(3, (20, 60)), "aab", strict=True)]
-    _, made = task_and_pieces("classes", long, EncodingOptions(16, "windows", 4))
+    _, made = task_and_windows("classes", long, EncodingOptions(16, "windows", 4))
     assert len(made) > 3
     for i in range(3):
         assert sum(
-            float(piece.targets["label_weights"]) for piece in made if piece.example == i
+            float(window.targets["label_weights"]) for window in made if window.example == i
         ) == pytest.approx(1)
 
 

@@ -40,10 +40,10 @@ def test_names_are_tried_where_they_may_help(given, labels, examples, expected):
 
 def test_descriptions_are_examples_of_their_labels_apart_from_the_others():
     kind = KINDS["classes"](LABELS)
-    pieces = encode_descriptions({"w20 w21": "w5 w6 w7"}, kind, TOKENIZER, 16)
-    assert [TOKENIZER.decode(piece.encoding.input_ids) for piece in pieces] == ["w5 w6 w7"]
-    assert [int(piece.targets["labels"]) for piece in pieces] == [1]
-    assert all(piece.example < 0 for piece in pieces)
+    encoded_windows = encode_descriptions({"w20 w21": "w5 w6 w7"}, kind, TOKENIZER, 16)
+    assert [TOKENIZER.decode(window.encoding.input_ids) for window in encoded_windows] == ["w5 w6 w7"]
+    assert [int(window.targets["labels"]) for window in encoded_windows] == [1]
+    assert all(window.example < 0 for window in encoded_windows)
 
 
 def run(tmp_path, encoder_path, name: str, **changes):

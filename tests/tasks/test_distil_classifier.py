@@ -93,7 +93,7 @@ def test_labels_that_are_there_are_what_scores_and_their_own_loss_are_of(teacher
         "configs/distil.py:classifier", distil_settings(teacher_path, train, labels_weight=0.25)
     )
     task, data, _ = module.open(config, ModelDirectories())
-    labelled = [piece.targets["labelled"] for piece in [*data.train, *data.validation]]
+    labelled = [window.targets["labelled"] for window in [*data.train, *data.validation]]
     assert sum(labelled) < len(labelled) and set(labelled) == {0.0, 1.0}
     (batch,) = data.batches(0, 1, 0, 1)
     logits = RNG.normal(size=batch["teacher_logits"].shape).astype(np.float32)

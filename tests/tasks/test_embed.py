@@ -329,7 +329,7 @@ def test_a_model_that_lower_cases_is_trained_so(encoder_path, tmp_path):
 
     def learnt(rows) -> list[list[int]]:
         _, data, _ = open_embed_task(begun, write_jsonl(tmp_path / "pairs.jsonl", rows), "data.batch_size=4")
-        return [piece.encoding.input_ids for piece in data.train]
+        return [window.encoding.input_ids for window in data.train]
 
     assert learnt(capitals) == learnt(rows)
 

@@ -186,7 +186,7 @@ def test_a_run_goes_on_from_what_its_start_is(encoder_path, tmp_path):
         "model.attend_to_expansion=yes",
     )  # fmt: skip
     assert task.multi_vector.expansion == QueryExpansion(4, attend=True) and not task.multi_vector.skiplist
-    assert task.longest_texts[0] == 4 and {len(piece) for piece in data.train[::2]} == {4}
+    assert task.longest_texts[0] == 4 and {len(window) for window in data.train[::2]} == {4}
     task, _, _ = open_late_interaction_task(tmp_path / "late", train, "model.query_expansion=none")
     assert task.multi_vector.expansion is None and task.layout.config.attention == "auto"
 

@@ -1,6 +1,6 @@
 """Turn labelled examples into the batches of a run: shuffled anew in each epoch, and arranged in rows.
 
-The seed and N alone determine the pieces of step N; their lengths determine the arrangement in rows.
+The seed and N alone determine the windows of step N; their lengths determine the arrangement in rows.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from bert_jax.data.batch_source import BatchSource, Fact, Features
 from bert_jax.data.examples.row_packing import (
     Arrangement,
     BatchConfig,
-    EncodedExample,
+    EncodedWindow,
     Target,
     arrange,
     collate_rows,
@@ -24,22 +24,22 @@ from bert_jax.data.examples.row_packing import (
 from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.text.tokenizer import Batch, Tokenizer
 
-# Predictions for the validation pieces, in order, None if not computed -> scores; None if there are none.
+# Predictions for the validation windows, in order, None if not computed -> scores; None if there are none.
 Score = Callable[[list], ScoreSums | None]
 
 
 class Epochs(BatchSource):
     def __init__(
-        self, train: Sequence[EncodedExample], validation: Sequence[EncodedExample], targets: dict[str, Target],
+        self, train: Sequence[EncodedWindow], validation: Sequence[EncodedWindow], targets: dict[str, Target],
         tokenizer: Tokenizer,
         config: BatchConfig, evaluator: Score, each_token: bool,
     ):  # fmt: skip
-        """`evaluator` gets a prediction for each validation piece, or, with `each_token`, for each of its tokens."""
+        """`evaluator` gets a prediction for each validation window, or, with `each_token`, for each of its tokens."""
         self.train, self.validation, self.targets, self.tokenizer = train, validation, targets, tokenizer
         self.evaluator, self.each_token = evaluator, each_token
         self.noun, self.about = config.noun, config.about
         examples = config.examples
-        sizes = np.array([len(piece) for piece in train])
+        sizes = np.array([len(window) for window in train])
         lengths = np.array(config.lengths or sizes)
         group_size = config.group_size
         sets = config.sets or ((len(sizes) // group_size, 1.0),)
@@ -77,7 +77,7 @@ class Epochs(BatchSource):
     def facts(self) -> Iterator[Fact]:
         yield "data", self.about
         count, longest = len(self.train), max(map(len, self.train))
-        truncated = sum(piece.encoding.dropped > 0 for piece in self.train)
+        truncated = sum(window.encoding.dropped > 0 for window in self.train)
         shortened = f"no {self.noun} is truncated"
         if truncated:
             share = f"{truncated / count:.1%}"
@@ -105,20 +105,20 @@ class Epochs(BatchSource):
 
     def batches(self, start: int, stop: int, host_index: int, host_count: int) -> Iterator[Batch]:
         for step in range(start, stop):
-            pieces = [self.train[i] for i in self.chosen[step]]
-            yield self.fill_rows(pieces, self.arrangement, step, host_index, host_count)
+            encoded_windows = [self.train[i] for i in self.chosen[step]]
+            yield self.fill_rows(encoded_windows, self.arrangement, step, host_index, host_count)
 
     def validation_batches(self, length: int, host_index: int, host_count: int) -> Iterator[Batch]:
         steps = self.validation_steps
         for step, indices in enumerate(track(steps, "batches", "validation") if host_index == 0 else steps):
-            pieces = [self.validation[i] for i in indices]
-            yield self.fill_rows(pieces, self.validation_arrangement, step, host_index, host_count)
+            encoded_windows = [self.validation[i] for i in indices]
+            yield self.fill_rows(encoded_windows, self.validation_arrangement, step, host_index, host_count)
 
-    def fill_rows(self, pieces, arrangement: Arrangement, step: int, index: int, count: int):
+    def fill_rows(self, encoded_windows, arrangement: Arrangement, step: int, index: int, count: int):
         size, pad = arrangement.rows // count, self.tokenizer.special.pad
         rows = arrangement.steps[step][index * size : (index + 1) * size]
         return collate_rows(
-            pieces, rows, arrangement.lengths[step], arrangement.max_pieces, pad, self.targets
+            encoded_windows, rows, arrangement.lengths[step], arrangement.max_windows, pad, self.targets
         )
 
     def metrics(self, predicted: list[np.ndarray]) -> dict[str, float]:
@@ -126,21 +126,21 @@ class Epochs(BatchSource):
         return sums.scores if sums else {}
 
     def score_sums(self, predicted: list[np.ndarray]) -> ScoreSums | None:
-        """Score the model's outputs for the validation batches so far, per piece or per token.
+        """Score the model's outputs for the validation batches so far, per window or per token.
 
-        `evaluator` gets None for the pieces of later batches."""
-        of_pieces: list = [None] * len(self.validation)
-        packed = self.validation_arrangement.max_pieces > 1
+        `evaluator` gets None for the windows of later batches."""
+        of_windows: list = [None] * len(self.validation)
+        packed = self.validation_arrangement.max_windows > 1
         for step, logits in enumerate(predicted):
             for row, indices in enumerate(self.validation_arrangement.steps[step]):
                 begin = 0
                 for slot, i in enumerate(indices):
-                    piece = self.validation_steps[step][i]
-                    end = begin + len(self.validation[piece])
+                    window = self.validation_steps[step][i]
+                    end = begin + len(self.validation[window])
                     where = (row, slice(begin, end)) if self.each_token else (row, slot) if packed else row
-                    of_pieces[piece] = logits[where]
+                    of_windows[window] = logits[where]
                     begin = end
-        return self.evaluator(of_pieces)
+        return self.evaluator(of_windows)
 
 
 def mix_sets(
@@ -209,11 +209,11 @@ def pair_classes(order: np.ndarray, classes: Sequence[int]) -> np.ndarray:
     return order[np.argsort(firsts, kind="stable")]
 
 
-def fingerprint_examples(pieces: Sequence[EncodedExample]) -> str:
+def fingerprint_examples(encoded_windows: Sequence[EncodedWindow]) -> str:
     """Return a hash that changes if any text or label changes."""
     digest = hashlib.blake2b(digest_size=8)
-    for piece in pieces:
-        digest.update(repr(piece.encoding.input_ids).encode())
-        for name in sorted(piece.targets):
-            digest.update(np.ascontiguousarray(piece.targets[name]).tobytes())
-    return f"{len(pieces)} pieces, {digest.hexdigest()}"
+    for window in encoded_windows:
+        digest.update(repr(window.encoding.input_ids).encode())
+        for name in sorted(window.targets):
+            digest.update(np.ascontiguousarray(window.targets[name]).tobytes())
+    return f"{len(encoded_windows)} pieces, {digest.hexdigest()}"

@@ -21,7 +21,7 @@ from bert_jax.text.tokenizer import ENCODER_INPUTS, Batch
 
 RowLayout = Literal["packed", "bucketed", "padded"]
 MOST_LENGTHS = 3  # the limit of usual row lengths: each length is another program to compile
-PLACE = "place"  # the name of a target: the index of a piece within its step
+PLACE = "place"  # the name of a target: the index of a window within its step
 
 
 @dataclass(frozen=True)
@@ -53,15 +53,15 @@ class BatchConfig:
     multiple: int = 8  # row lengths are multiples of it
     shards: int = 1  # the number of rows is a multiple of it
     costs: Costs = COSTS["cpu"]
-    # The lengths of all pieces from which several runs draw theirs: runs with the same lengths share their compiled
-    # programs. (): the lengths of this run's pieces.
+    # The lengths of all windows from which several runs draw theirs: runs with the same lengths share their compiled
+    # programs. (): the lengths of this run's windows.
     lengths: tuple[int, ...] = ()
-    # (number of groups of `group_size` pieces, share of the steps) of each set, if the pieces are several sets, one
-    # after the other. All pieces of a step come from one set. (): one set.
+    # (number of groups of `group_size` windows, share of the steps) of each set, if the windows are several sets, one
+    # after the other. All windows of a step come from one set. (): one set.
     sets: tuple[tuple[int, float], ...] = ()
-    group_size: int = 1  # this many consecutive pieces always stay in the same step
-    paired_classes: tuple[int, ...] = ()  # the class of each piece; pieces of one class come in pairs
-    noun: str = "example"  # what messages call a piece
+    group_size: int = 1  # this many consecutive windows always stay in the same step
+    paired_classes: tuple[int, ...] = ()  # the class of each window; windows of one class come in pairs
+    noun: str = "example"  # what messages call a window
     about: str = ""  # what the examples are, in words
 
     def program_cost(self, rows: int) -> float:
@@ -81,7 +81,7 @@ class BatchConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class EncodedExample:
+class EncodedWindow:
     """An encoded example, or a window of one.
 
     `targets` holds its values for the target arrays of the batch, by name: one value, or one for each token."""
@@ -96,7 +96,7 @@ class EncodedExample:
 
 @dataclass(frozen=True)
 class Target:
-    """A target array of a batch: [B, P, *shape] for the pieces of each row, or [B, L] if each token has a value."""
+    """A target array of a batch: [B, P, *shape] for the windows of each row, or [B, L] if each token has a value."""
 
     dtype: str
     shape: tuple[int, ...] = ()
@@ -105,11 +105,11 @@ class Target:
 
 @dataclass(frozen=True)
 class Arrangement:
-    """The rows of each step, and the pieces in each row."""
+    """The rows of each step, and the windows in each row."""
 
     rows: int  # per step
-    max_pieces: int  # the most pieces in a row
-    steps: list[list[list[int]]] = field(repr=False)  # step -> row -> indices of pieces within the step
+    max_windows: int  # the most windows in a row
+    steps: list[list[list[int]]] = field(repr=False)  # step -> row -> indices of windows within the step
     lengths: list[int] = field(repr=False)  # step -> length of its rows
 
 
@@ -119,23 +119,23 @@ def arrange(
     rows: int = 0,
     reference_steps: Sequence[Sequence[int]] = (),
 ) -> Arrangement:
-    """Arrange steps, each given as the sizes of its pieces, of which there are at most `config.examples`.
+    """Arrange steps, each given as the sizes of its windows, of which there are at most `config.examples`.
 
     The number and the lengths of rows are chosen for the `reference_steps`, by default the steps themselves. Runs whose
-    steps are drawn from the same pieces in another order share their compiled programs if they give the same ones.
+    steps are drawn from the same windows in another order share their compiled programs if they give the same ones.
     """
     reference_steps = reference_steps or steps
     rows = rows or (cheapest_rows(reference_steps, config) if config.layout == "packed" else config.examples)
-    max_pieces = max_pieces_in_row(rows, config.examples)
-    placed, needed = place_steps(steps, rows, max_pieces, config.multiple)
+    max_windows = max_windows_in_row(rows, config.examples)
+    placed, needed = place_steps(steps, rows, max_windows, config.multiple)
     if config.layout == "padded":
-        return Arrangement(rows, max_pieces, placed, [config.longest] * len(steps))
+        return Arrangement(rows, max_windows, placed, [config.longest] * len(steps))
     likely = needed
     if reference_steps != steps:
-        _, likely = place_steps(reference_steps, rows, max_pieces, config.multiple)
+        _, likely = place_steps(reference_steps, rows, max_windows, config.multiple)
     usual = few_lengths(likely, config, config.program_cost(rows))
     few = np.array([*usual, max(needed)] if max(needed) > usual[-1] else usual)
-    return Arrangement(rows, max_pieces, placed, few[np.searchsorted(few, needed)].tolist())
+    return Arrangement(rows, max_windows, placed, few[np.searchsorted(few, needed)].tolist())
 
 
 def cheapest_rows(steps: Sequence[Sequence[int]], config: BatchConfig) -> int:
@@ -146,7 +146,7 @@ def cheapest_rows(steps: Sequence[Sequence[int]], config: BatchConfig) -> int:
     fitting = [rows for rows in halved if rows % config.shards == 0] or [batch]
 
     def price(rows: int) -> float:
-        _, needed = place_steps(sample, rows, max_pieces_in_row(rows, batch), config.multiple)
+        _, needed = place_steps(sample, rows, max_windows_in_row(rows, batch), config.multiple)
         program = share * config.program_cost(rows)
         lengths = few_lengths(needed, config, program)
         steps_cost = config.cost(lengths, *np.unique(needed, return_counts=True))
@@ -155,16 +155,16 @@ def cheapest_rows(steps: Sequence[Sequence[int]], config: BatchConfig) -> int:
     return min(fitting, key=price)
 
 
-def max_pieces_in_row(rows: int, batch: int) -> int:
-    """Allow a row twice its even share of pieces: rows may differ, but the arrays stay small."""
+def max_windows_in_row(rows: int, batch: int) -> int:
+    """Allow a row twice its even share of windows: rows may differ, but the arrays stay small."""
     return min(batch, 2 * batch // rows) if rows < batch else 1
 
 
 def place_steps(
-    steps: Sequence[Sequence[int]], rows: int, max_pieces: int, multiple: int
+    steps: Sequence[Sequence[int]], rows: int, max_windows: int, multiple: int
 ) -> tuple[list[list[list[int]]], list[int]]:
     """Return the rows of each step, and the length that they need, rounded up to a multiple of `multiple`."""
-    placed = [distribute_to_rows(sizes, rows, max_pieces) for sizes in steps]
+    placed = [distribute_to_rows(sizes, rows, max_windows) for sizes in steps]
     longest = [
         max(sum(sizes[i] for i in row) for row in of_step)
         for sizes, of_step in zip(steps, placed, strict=True)
@@ -172,7 +172,7 @@ def place_steps(
     return placed, [-(-length // multiple) * multiple for length in longest]
 
 
-def distribute_to_rows(sizes: Sequence[int], rows: int, max_pieces: int) -> list[list[int]]:
+def distribute_to_rows(sizes: Sequence[int], rows: int, max_windows: int) -> list[list[int]]:
     """Distribute the indices of `sizes` over rows of even load: longest first, each to the row with the fewest tokens.
 
     A row gets at most `max_pieces` indices.
@@ -185,7 +185,7 @@ def distribute_to_rows(sizes: Sequence[int], rows: int, max_pieces: int) -> list
     for i in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
         load, row = heapq.heappop(loads)
         filled[row].append(i)
-        if len(filled[row]) < max_pieces:
+        if len(filled[row]) < max_windows:
             heapq.heappush(loads, (load + sizes[i], row))
     return filled
 
@@ -199,51 +199,51 @@ def few_lengths(needed: Sequence[int], config: BatchConfig, program: float) -> t
 
 
 def collate_rows(
-    pieces: Sequence[EncodedExample],
+    encoded_windows: Sequence[EncodedWindow],
     rows: list[list[int]],
     length: int,
-    max_pieces: int,
+    max_windows: int,
     pad: int,
     targets: dict[str, Target],
 ) -> Batch:
-    """Build the arrays of a batch from `rows` of indices into `pieces`.
+    """Build the arrays of a batch from `rows` of indices into `windows`.
 
-    A row has at most `max_pieces` pieces; if that is 1, target arrays have no axis for pieces. Texts of a piece that
+    A row has at most `max_pieces` windows; if that is 1, target arrays have no axis for windows. Texts of a window that
     are encoded separately get `segment_ids` of their own."""
     B, L = len(rows), length
     batch = {name: np.zeros((B, L), np.int32) for name in ENCODER_INPUTS}
     batch["input_ids"][:] = pad
-    texts = len(pieces[0].encoding.text_starts)
-    packed = max_pieces * texts > 1
+    texts = len(encoded_windows[0].encoding.text_starts)
+    packed = max_windows * texts > 1
     if packed:
         batch["segment_ids"] = np.zeros((B, L), np.int32)
-        batch["cls_positions"] = np.zeros((B, max_pieces * texts), np.int32)
-    per_piece = (B, max_pieces) if max_pieces > 1 else (B,)
+        batch["cls_positions"] = np.zeros((B, max_windows * texts), np.int32)
+    per_window = (B, max_windows) if max_windows > 1 else (B,)
     for name, target in targets.items():
-        shape = (B, L) if target.each_token else (*per_piece, *target.shape)
+        shape = (B, L) if target.each_token else (*per_window, *target.shape)
         batch[name] = np.zeros(shape, target.dtype)
     for row, indices in enumerate(rows):
         begin = 0
         for slot, i in enumerate(indices):
-            piece = pieces[i]
-            end = begin + len(piece)
-            batch["input_ids"][row, begin:end] = piece.encoding.input_ids
-            batch["token_type_ids"][row, begin:end] = piece.encoding.token_type_ids
+            window = encoded_windows[i]
+            end = begin + len(window)
+            batch["input_ids"][row, begin:end] = window.encoding.input_ids
+            batch["token_type_ids"][row, begin:end] = window.encoding.token_type_ids
             batch["attention_mask"][row, begin:end] = 1
             if packed:
-                for text, first in enumerate(piece.encoding.text_starts):
+                for text, first in enumerate(window.encoding.text_starts):
                     batch["segment_ids"][row, begin + first : end] = slot * texts + text + 1
                     batch["cls_positions"][row, slot * texts + text] = begin + first
-            place = (row, slot)[: len(per_piece)]
+            place = (row, slot)[: len(per_window)]
             if PLACE in targets:
                 batch[PLACE][place] = i
-            for name, value in piece.targets.items():
+            for name, value in window.targets.items():
                 batch[name][(row, slice(begin, end)) if targets[name].each_token else place] = value
             begin = end
     return batch
 
 
-def piece_starts(batch: Batch) -> Any:
-    """Return where the pieces of rows begin, [B, P]; `lengths` [B, P] says how long they are."""
-    starts = batch["cls_positions"]  # of the texts of pieces
+def window_starts(batch: Batch) -> Any:
+    """Return where the windows of rows begin, [B, P]; `lengths` [B, P] says how long they are."""
+    starts = batch["cls_positions"]  # of the texts of windows
     return starts[:, :: starts.shape[1] // batch["lengths"].shape[1]]

@@ -1,4 +1,4 @@
-"""How pieces are arranged in rows changes neither gradients nor what is learnt in an epoch."""
+"""How windows are arranged in rows changes neither gradients nor what is learnt in an epoch."""
 
 import hashlib
 import random
@@ -14,7 +14,7 @@ from bert_jax.data.examples.row_packing import (
     COSTS,
     BatchConfig,
     Costs,
-    EncodedExample,
+    EncodedWindow,
     Target,
     arrange,
     collate_rows,
@@ -23,7 +23,7 @@ from bert_jax.data.examples.row_packing import (
 from bert_jax.text.encoding import Encoding
 from bert_jax.training.run_config import RunConfig
 from bert_jax.training.state import init_random_params
-from tests.support.pieces import answer_pieces, classify_pieces, tag_pieces
+from tests.support.encoded_windows import answer_windows, classify_windows, tag_windows
 from tests.support.tiny_encoder import TOKENIZER
 
 
@@ -31,23 +31,23 @@ from tests.support.tiny_encoder import TOKENIZER
 @pytest.mark.parametrize(
     ("make", "kind"),
     [
-        (classify_pieces, "classes"),
-        pytest.param(tag_pieces, "tags", marks=pytest.mark.long),
-        pytest.param(answer_pieces, "answers", marks=pytest.mark.long),
-        pytest.param(classify_pieces, "labels", marks=pytest.mark.long),
-        pytest.param(classify_pieces, "number", marks=pytest.mark.long),
+        (classify_windows, "classes"),
+        pytest.param(tag_windows, "tags", marks=pytest.mark.long),
+        pytest.param(answer_windows, "answers", marks=pytest.mark.long),
+        pytest.param(classify_windows, "labels", marks=pytest.mark.long),
+        pytest.param(classify_windows, "number", marks=pytest.mark.long),
     ],
 )
 def test_packed_and_bucketed_rows_give_the_gradients_of_padded_ones(make, kind):
-    task, pieces = make(kind)
+    task, encoded_windows = make(kind)
     params = jax.jit(lambda: init_random_params(task, RunConfig()))()
-    sizes = [len(piece) for piece in pieces]
+    sizes = [len(window) for window in encoded_windows]
 
     def gradient(layout):
         config = BatchConfig(layout, examples=12, steps=1, seed=0, width=32, layers=1, longest=48)
         found = arrange([sizes], config, rows=3 * (layout == "packed"))
         batch = collate_rows(
-            pieces, found.steps[0], found.lengths[0], found.max_pieces, 0, task.kind.targets.arrays
+            encoded_windows, found.steps[0], found.lengths[0], found.max_windows, 0, task.kind.targets.arrays
         )
 
         def loss(params):
@@ -86,12 +86,14 @@ def test_rows_have_more_lengths_where_padding_costs_more_than_programs():
 
 
 def epochs(**changes):
-    task, pieces = classify_pieces("classes")
+    task, encoded_windows = classify_windows("classes")
     config = replace(BatchConfig("packed", 4, steps=9, seed=0, width=32, layers=1, longest=48), **changes)
     seen, targets = [], task.kind.targets.arrays
     evaluate = lambda found: seen.append(found) or {}  # noqa: E731
-    data = Epochs(pieces, pieces[:7], targets, TOKENIZER, config, evaluate, each_token=False)
-    return data, pieces, seen
+    data = Epochs(
+        encoded_windows, encoded_windows[:7], targets, TOKENIZER, config, evaluate, each_token=False
+    )
+    return data, encoded_windows, seen
 
 
 @pytest.mark.parametrize(
@@ -100,8 +102,8 @@ def epochs(**changes):
 def test_batches_are_those_of_before(layout, rows, bytes_):
     """A run that goes on sees the batches that it began with, also after a change of the code."""
     drawn = np.random.default_rng(0).integers(3, 60, 300).tolist()
-    pieces = [
-        EncodedExample(
+    encoded_windows = [
+        EncodedWindow(
             Encoding(list(range(1, n + 1)), [0] * n, [(0, 0)] * n), i, {"labels": i % 3, "label_weights": 1.0}
         )
         for i, n in enumerate(drawn)
@@ -109,7 +111,15 @@ def test_batches_are_those_of_before(layout, rows, bytes_):
     costs = Costs(5e11)
     config = BatchConfig(layout, 32, steps=20, seed=5, width=64, layers=1, longest=64, shards=2, costs=costs)
     targets = {"labels": Target("int32"), "label_weights": Target("float32")}
-    data = Epochs(pieces[:250], pieces[250:], targets, TOKENIZER, config, lambda _: {}, each_token=False)
+    data = Epochs(
+        encoded_windows[:250],
+        encoded_windows[250:],
+        targets,
+        TOKENIZER,
+        config,
+        lambda _: {},
+        each_token=False,
+    )
     made = hashlib.sha256()
     for batch in (*data.batches(0, 20, 0, 1), *data.validation_batches(64, 0, 1)):
         parts = [f"{value.dtype} {value.shape} ".encode() + value.tobytes() for value in batch.values()]
@@ -121,10 +131,10 @@ def test_batches_are_those_of_before(layout, rows, bytes_):
 
 
 def test_every_epoch_has_every_example_once_and_step_n_needs_no_replay():
-    data, pieces, _ = epochs()
+    data, encoded_windows, _ = epochs()
     whole = list(data.batches(0, 9, 0, 1))
     tokens = [sum(int((batch["attention_mask"]).sum()) for batch in whole[i : i + 3]) for i in (0, 3, 6)]
-    assert tokens == [sum(len(piece) for piece in pieces)] * 3
+    assert tokens == [sum(len(window) for window in encoded_windows)] * 3
     assert {sum(int((b["label_weights"] > 0).sum()) for b in whole[i : i + 3]) for i in (0, 3, 6)} == {12}
     assert not np.array_equal(data.chosen[:3].ravel(), data.chosen[3:6].ravel())
     for batch, again in zip(whole[5:], epochs()[0].batches(5, 9, 0, 1), strict=True):
@@ -132,9 +142,12 @@ def test_every_epoch_has_every_example_once_and_step_n_needs_no_replay():
 
 
 def test_the_data_say_how_many_examples_are_truncated():
-    data, pieces, _ = epochs()
+    data, encoded_windows, _ = epochs()
     assert dict(data.facts())["length"].startswith("no example is truncated; the longest has ")
-    data.train = [replace(pieces[0], encoding=replace(pieces[0].encoding, dropped=2)), *pieces[1:]]
+    data.train = [
+        replace(encoded_windows[0], encoding=replace(encoded_windows[0].encoding, dropped=2)),
+        *encoded_windows[1:],
+    ]
     assert dict(data.facts())["length"].startswith("1 of 12 examples to train on (8.3%) are truncated; ")
 
 
@@ -148,17 +161,19 @@ def test_hosts_make_their_own_rows_of_one_batch():
 
 @pytest.mark.parametrize("layout", ["packed", "bucketed"])
 def test_what_is_predicted_of_held_out_rows_comes_back_in_order(layout):
-    data, pieces, seen = epochs(layout=layout)
+    data, encoded_windows, seen = epochs(layout=layout)
     predicted = []
     for batch in data.validation_batches(0, 0, 1):
-        # A "prediction" by which each piece can be known again: its own second token.
+        # A "prediction" by which each window can be known again: its own second token.
         first = (
             batch["cls_positions"] if "segment_ids" in batch else np.zeros((len(batch["input_ids"]), 1), int)
         )
         ids = np.take_along_axis(batch["input_ids"], first + 1, axis=1)[..., None]
         predicted.append(ids if "segment_ids" in batch else ids[:, 0])
     data.metrics(predicted)
-    assert [int(found[0]) for found in seen[0]] == [piece.encoding.input_ids[1] for piece in pieces[:7]]
+    assert [int(found[0]) for found in seen[0]] == [
+        window.encoding.input_ids[1] for window in encoded_windows[:7]
+    ]
 
 
 def test_steps_hold_pairs_of_a_class_and_follow_from_the_seed_alone():
