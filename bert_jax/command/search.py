@@ -158,9 +158,11 @@ def excerpt(text: str, wanted: "WordFinder", longest: int = EXCERPT_CHARACTERS) 
     ]
 
     def count(start: int) -> int:
-        return len({word for place, words in matches if start <= place < start + room for word in words})
+        return len(
+            {word for position, words in matches if start <= position < start + room for word in words}
+        )
 
-    best = min(max([0, *(place for place, _ in matches)], key=count), len(text) - room)
+    best = min(max([0, *(position for position, _ in matches)], key=count), len(text) - room)
     begin = min((token.start() for token in tokens if token.start() >= best), default=best)
     end = max((token.end() for token in tokens if begin < token.end() <= begin + room), default=begin + room)
     return "… " * (begin > 0) + text[begin:end] + " …" * (end < len(text))

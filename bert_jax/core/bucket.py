@@ -39,8 +39,8 @@ class Bucket:
         return without_options(self.address)
 
     def __truediv__(self, name: str) -> "Bucket":
-        place, mark, options = self.address.partition("?")
-        return Bucket(f"{place.rstrip('/')}/{name}{mark}{options}")
+        location, mark, options = self.address.partition("?")
+        return Bucket(f"{location.rstrip('/')}/{name}{mark}{options}")
 
     @property
     def name(self) -> str:
@@ -53,8 +53,8 @@ class Bucket:
 
         try:
             _, _, options = self.address.partition("?")
-            scheme, _, place = str(self).partition(SCHEME_END)
-            bucket, _, path = place.partition("/")
+            scheme, _, location = str(self).partition(SCHEME_END)
+            bucket, _, path = location.partition("/")
             files, root = open_filesystem(scheme, bucket, options)
             yield files, f"{root.rstrip('/')}/{path}".rstrip("/")
         except (OSError, pa.ArrowException) as error:
@@ -64,9 +64,9 @@ class Bucket:
 
     def list_files(self) -> "dict[str, BucketFile]":
         """Return the file, or the files of a folder by their names below it; of a glob those that match."""
-        place, star, _ = str(self).partition("*")
+        location, star, _ = str(self).partition("*")
         if star:
-            folder = place.rpartition("/")[0]
+            folder = location.rpartition("/")[0]
             pattern = wildcard_pattern(str(self)[len(folder) + 1 :])
             files = Bucket(self.address.replace(str(self), folder, 1)).list_files()
             return {name: file for name, file in files.items() if pattern.fullmatch(name)}
@@ -110,7 +110,7 @@ class Bucket:
 
 
 class BucketFile(NamedTuple):
-    place: Bucket
+    location: Bucket
     bytes: int
     changed_ns: int
 

@@ -30,8 +30,8 @@ class BundledConfig:
 
 def run_config_file(spec: str) -> dict:
     """Run `get_config` of `FILE:NAME` and return its config as plain nested dicts."""
-    place, _, name = spec.partition(":")
-    path = find_config_file(place)
+    location, _, name = spec.partition(":")
+    path = find_config_file(location)
     module = load_config_module(path)
     with errors_in_config(path):
         config = module.get_config(name) if name else module.get_config()
@@ -41,22 +41,22 @@ def run_config_file(spec: str) -> dict:
     return dict(values)
 
 
-def find_config_file(place: str) -> Path:
+def find_config_file(location: str) -> Path:
     """Find a config file by its path, or one of the package's by its name: classify or configs/classify.py.
 
     A Python file at the path comes first. The package's files are found from any working directory, by a bare name even
     if the working directory has a file of that name that is not a Python file.
     """
-    path, known = Path(place), bundled_config_paths()
+    path, known = Path(location), bundled_config_paths()
     if path.suffix == ".py" and path.is_file():
         return path
-    name = place.removeprefix("configs/").removesuffix(".py")
+    name = location.removeprefix("configs/").removesuffix(".py")
     if name in known:
         return known[name]
     if path.is_file():
         raise BertJaxError(f"{path} is not a Python file; give FILE.py or FILE.py:NAME")
     raise BertJaxError(
-        f"no config file {place}; give FILE.py or FILE.py:NAME, or one of {', '.join(known)}, which are installed"
+        f"no config file {location}; give FILE.py or FILE.py:NAME, or one of {', '.join(known)}, which are installed"
     )
 
 

@@ -96,8 +96,8 @@ def explain_os_error(error: OSError, path: object = None) -> BertJaxError:
     remedy = next(
         (text for codes, text in remedies.items() if error.errno in codes), "check its name and its disk"
     )
-    place = path or error.filename or "an output"
-    return BertJaxError(f"{place}: {error.strerror or first_line(error)}; {remedy}")
+    location = path or error.filename or "an output"
+    return BertJaxError(f"{location}: {error.strerror or first_line(error)}; {remedy}")
 
 
 def recover_os_error(error: Exception) -> OSError:

@@ -24,14 +24,14 @@ def disentangled_attention(
     distances = context.distances
     if distances is not None and "keys" in terms:
         keys = project_distances(scope, distances, "keys")
-        place = scope / "distance_keys"
-        gained = multiply_by_distance(place, query, keys, distances.rows, distances)
+        part = scope / "distance_keys"
+        gained = multiply_by_distance(part, query, keys, distances.rows, distances)
         scores = scope.add("Add", scores, gained)
     if distances is not None and "queries" in terms:
-        place = scope / "distance_queries"
-        queries = place.add("Mul", project_distances(scope, distances, "queries"), scale)
-        gained = multiply_by_distance(place, key, queries, distances.reversed_rows, distances)
-        scores = scope.add("Add", scores, place.add("Transpose", gained, perm=[0, 1, 3, 2]))
+        part = scope / "distance_queries"
+        queries = part.add("Mul", project_distances(scope, distances, "queries"), scale)
+        gained = multiply_by_distance(part, key, queries, distances.reversed_rows, distances)
+        scores = scope.add("Add", scores, part.add("Transpose", gained, perm=[0, 1, 3, 2]))
     return attend(scope, scores, value, context.visible)
 
 
@@ -44,12 +44,12 @@ def project(scope: Scope, states: Value, name: str) -> Value:
 
 def project_distances(scope: Scope, distances: Distances, term: str) -> Value:
     """Return the "keys" or "queries" of distances, [H, R, K]. They are constant: programs compute them at the start."""
-    place = scope / f"distance_{term}"
+    part = scope / f"distance_{term}"
     if scope.config.relative.shared:
         name = {"keys": "key", "queries": "query"}[term]
         projected = project(scope, distances.states, name)
     else:
-        projected = dense(place, distances.states)
+        projected = dense(part, distances.states)
     c = scope.config
-    parts = place.add("Reshape", projected, scope.integers(-1, c.num_attention_heads, c.head_size))
-    return place.add("Transpose", parts, perm=[1, 0, 2])
+    parts = part.add("Reshape", projected, scope.integers(-1, c.num_attention_heads, c.head_size))
+    return part.add("Transpose", parts, perm=[1, 0, 2])

@@ -122,10 +122,10 @@ def rotary_tables(scope: Scope, length: Value) -> tuple[RotaryTable, ...]:
     tables = []
     for name, theta in thetas.items():
         if theta:
-            place = scope / name
+            part = scope / name
             frequency = 1 / theta ** (np.arange(0, c.head_size, 2) / c.head_size)
-            angles = place.add("Mul", column, place.weight("frequency", frequency.astype(np.float32)))
-            tables.append(RotaryTable(place.add("Cos", angles), place.add("Sin", angles)))
+            angles = part.add("Mul", column, part.weight("frequency", frequency.astype(np.float32)))
+            tables.append(RotaryTable(part.add("Cos", angles), part.add("Sin", angles)))
     return tuple(tables)
 
 

@@ -40,9 +40,9 @@ class States:
             return self.pooled
         if head.each_token:
             return self.encoded.hidden
-        place = self.scope / head.reads
-        vectors = scale_to_directions(place, self.text_states(head.reads))
-        return pair_differences(place, vectors) if head.compares else vectors
+        part = self.scope / head.reads
+        vectors = scale_to_directions(part, self.text_states(head.reads))
+        return pair_differences(part, vectors) if head.compares else vectors
 
     def text_states(self, how: str, of_tokens: Value = "") -> Value:
         states = of_tokens or self.encoded.hidden
@@ -50,18 +50,18 @@ class States:
 
     @cached_property
     def pooled(self) -> Value:
-        place, pooler = self.scope / "pooler", self.scope.config.pooler
+        part, pooler = self.scope / "pooler", self.scope.config.pooler
         how = "mean" if pooler.mean else "cls"
-        states = dense(place / "dense", self.encoded.hidden if pooler.late else self.text_states(how))
-        states = ACTIVATIONS[pooler.activation](place, states)
-        states = norm(place / "norm", states) if pooler.norm else states
+        states = dense(part / "dense", self.encoded.hidden if pooler.late else self.text_states(how))
+        states = ACTIVATIONS[pooler.activation](part, states)
+        states = norm(part / "norm", states) if pooler.norm else states
         return self.text_states(how, states) if pooler.late else states
 
     @cached_property
     def transformed(self) -> Value:
-        place, c = self.scope / "transform", self.scope.config
-        states = dense(place / "dense", self.encoded.hidden)
-        return norm(place / "norm", ACTIVATIONS[c.mlm_activation or c.hidden_act](place, states))
+        part, c = self.scope / "transform", self.scope.config
+        states = dense(part / "dense", self.encoded.hidden)
+        return norm(part / "norm", ACTIVATIONS[c.mlm_activation or c.hidden_act](part, states))
 
 
 def shape_of_states(head: Head) -> tuple[str, ...]:

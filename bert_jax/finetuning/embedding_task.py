@@ -15,7 +15,7 @@ from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.group_columns import GroupColumns
 from bert_jax.data.examples.groups import Group
-from bert_jax.data.examples.row_packing import PLACE, RowLayout, Target
+from bert_jax.data.examples.row_packing import INDEX, RowLayout, Target
 from bert_jax.finetuning.encoded_windows import gather_by_example
 from bert_jax.finetuning.epochs_config import GoingOnConfig, InitEncoderConfig, check_validation
 from bert_jax.finetuning.inspect_examples import format_groups
@@ -238,7 +238,7 @@ class EmbeddingTask(Task[Epochs]):
     @property
     def targets(self) -> dict[str, Target]:
         """The targets of a text; the scores of a group are those of its first text."""
-        targets = {"ids": Target("int32"), "label_weights": Target("float32"), PLACE: Target("int32")}
+        targets = {"ids": Target("int32"), "label_weights": Target("float32"), INDEX: Target("int32")}
         if self.scores_per_group:
             targets["scores"] = Target("float32", (self.scores_per_group,))
         if self.teacher_shape:

@@ -10,7 +10,7 @@ from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.row_packing import (
     ACCELERATOR_COSTS,
     COSTS,
-    PLACE,
+    INDEX,
     BatchConfig,
     EncodedWindow,
     RowLayout,
@@ -103,7 +103,7 @@ def gather_by_example(values, batch: dict, encoded_windows: int):
     count = -(-len(values) // encoded_windows) * encoded_windows
     # Indices beyond the end are dropped. They differ from each other, too, as `unique_indices` requires.
     beyond = count + jnp.arange(len(values))
-    place = jnp.where(label_weights.reshape(-1) > 0, batch[PLACE].reshape(-1), beyond)
-    by_place = jnp.zeros((count, *values.shape[1:]), values.dtype)
-    by_place = by_place.at[place].set(values, mode="drop", unique_indices=True)
-    return by_place.reshape(-1, encoded_windows, *values.shape[1:])
+    index = jnp.where(label_weights.reshape(-1) > 0, batch[INDEX].reshape(-1), beyond)
+    by_index = jnp.zeros((count, *values.shape[1:]), values.dtype)
+    by_index = by_index.at[index].set(values, mode="drop", unique_indices=True)
+    return by_index.reshape(-1, encoded_windows, *values.shape[1:])

@@ -256,13 +256,13 @@ class AdapterModels(Mapping[str, Encoder]):
         texts, names = list(ordered_texts(texts)), list(ordered_texts(names))
         if len(texts) != len(names):
             raise BertJaxError(f"there are {len(texts):,} texts, but {len(names):,} names of adapters")
-        places = defaultdict[str, list[int]](list)
-        for place, name in enumerate(names):
+        positions = defaultdict[str, list[int]](list)
+        for position, name in enumerate(names):
             check_name(name, self.models, "adapter")
-            places[name].append(place)
-        readers = {name: OutputReader(self[name]) for name in places}
+            positions[name].append(position)
+        readers = {name: OutputReader(self[name]) for name in positions}
         inputs = {
-            name: reader.pipeline.preprocess([texts[i] for i in places[name]])
+            name: reader.pipeline.preprocess([texts[i] for i in positions[name]])
             for name, reader in readers.items()
         }
         outputs = run_together(
@@ -270,8 +270,8 @@ class AdapterModels(Mapping[str, Encoder]):
         )
         results: list = [None] * len(texts)
         for (name, given), own in zip(inputs.items(), outputs, strict=True):
-            for place, result in zip(places[name], readers[name].read(given, own), strict=True):
-                results[place] = result
+            for position, result in zip(positions[name], readers[name].read(given, own), strict=True):
+                results[position] = result
         return results
 
 

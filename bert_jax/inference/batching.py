@@ -140,8 +140,8 @@ def arrange_rows(lengths: Sequence[int], longest: int, shapes: BatchShapes) -> l
         free -= 1
         row: list[int] = []
         room = length
-        while len(row) < shapes.most_texts(length) and (place := bisect(left, (room, 0))):
-            size, i = left.pop(place - 1)
+        while len(row) < shapes.most_texts(length) and (position := bisect(left, (room, 0))):
+            size, i = left.pop(position - 1)
             row.append(-i)
             room -= size
         rows.append((length, row))
@@ -234,9 +234,9 @@ def split_texts(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     lengths = (segments[:, None] == texts[:, None]).sum(-1)  # [B, P]
     offsets = np.arange(max(1, lengths.max()))
     mask = offsets < lengths[..., None]  # [B, P, L]
-    places = np.where(mask, starts[..., None] + offsets, 0)
+    positions = np.where(mask, starts[..., None] + offsets, 0)
     rows = {}
     for name in ("input_ids", "token_type_ids"):
-        taken = np.take_along_axis(batch[name][:, None], places, axis=-1)
+        taken = np.take_along_axis(batch[name][:, None], positions, axis=-1)
         rows[name] = np.where(mask, taken, 0).reshape(-1, len(offsets))
     return rows | {"attention_mask": mask.astype(np.int64).reshape(-1, len(offsets))}

@@ -244,13 +244,13 @@ class Encoder(Runner):
         >>> model.attentions("the cat", layers=-1).sum(-1).round(3).tolist()[0]
         [1.0, 1.0, 1.0, 1.0]
         """
-        chosen, place = parse_layers(layers, self.config.num_hidden_layers)
+        chosen, selection = parse_layers(layers, self.config.num_hidden_layers)
 
         def read(encodings: list[Encoding]) -> Iterator[Vectors]:
             outputs = self.run(encodings, AttentionWeights(chosen))
             for weights, encoding in zip(outputs, encodings, strict=True):
                 length = len(encoding.input_ids)
-                yield weights[place, :, :length, :length]
+                yield weights[selection, :, :length, :length]
 
         return self.map_encodings(texts, read, at_once=TEXTS_AT_ONCE)
 
@@ -348,10 +348,10 @@ class StatesPipeline(TextPipeline[np.ndarray]):
         self, model: Runner, layers: Layers | None = None, truncated: TruncationCounter | None = None
     ):
         wanted: Computation = HiddenStates()
-        self.place: int | slice = slice(None)
+        self.selection: int | slice = slice(None)
         if layers is not None:
-            chosen, place = parse_layers(layers, model.config.num_hidden_layers + 1)
-            wanted, self.place = LayerStates(chosen), place
+            chosen, selection = parse_layers(layers, model.config.num_hidden_layers + 1)
+            wanted, self.selection = LayerStates(chosen), selection
         self.of_layers = layers is not None
         super().__init__(model, wanted, truncated or TruncationWarner(model.config.max_position_embeddings))
 
@@ -362,7 +362,7 @@ class StatesPipeline(TextPipeline[np.ndarray]):
     def postprocess(self, inputs: ModelInputs, outputs: list) -> Iterator[np.ndarray]:
         for states, encoding in zip(outputs, inputs.rows, strict=True):
             length = len(encoding.input_ids)
-            yield states[self.place, :length] if self.of_layers else states[:length]
+            yield states[self.selection, :length] if self.of_layers else states[:length]
 
 
 def parse_layers(layers, count: int) -> tuple[tuple[int, ...], int | slice]:

@@ -125,7 +125,7 @@ def masked_copies(model: Runner, texts: list[str]) -> Iterator[MaskedCopy]:
     """Yield a copy for each token of each text, in order."""
     mask = model.tokenizer.special.mask
     for i, windows in enumerate(encode_overlapping_windows(model, texts)):
-        tokens = choose_central_windows(windows, map(token_places, windows), count_itself=True)
+        tokens = choose_central_windows(windows, map(token_indices, windows), count_itself=True)
         if not tokens:
             raise BertJaxError(f'"{texts[i][:60]}" has no token to score; leave empty texts out')
         for _, n, position in tokens:
@@ -134,15 +134,15 @@ def masked_copies(model: Runner, texts: list[str]) -> Iterator[MaskedCopy]:
             yield i, replace(windows[n], input_ids=ids), position, windows[n].input_ids[position]
 
 
-def token_places(window: Encoding) -> list[tuple[tuple, int]]:
+def token_indices(window: Encoding) -> list[tuple[tuple, int]]:
     """Return (place in the text, position in the window) of each token that is not special.
 
     Several tokens may be parts of one character, so a place is (characters, number of the token at these characters).
     """
     counts: Counter[tuple[int, int]] = Counter()
-    places = []
+    indices = []
     for position, characters in enumerate(window.offsets):
         if characters != (0, 0):
-            places.append(((characters, counts[characters]), position))
+            indices.append(((characters, counts[characters]), position))
             counts[characters] += 1
-    return places
+    return indices

@@ -49,11 +49,11 @@ def encode_overlapping_windows(model: Runner, texts) -> list[list[Encoding]]:
 def find_masks(model: Runner, text: str, windows: list[Encoding]) -> list[MaskPlace]:
     """Find each mask in the window in which it is most central."""
     mask = model.tokenizer.special.mask
-    places = (
+    indices = (
         [(window.offsets[i], i) for i, token in enumerate(window.input_ids) if token == mask]
         for window in windows
     )
-    if masks := choose_central_windows(windows, places, count_itself=True):
+    if masks := choose_central_windows(windows, indices, count_itself=True):
         return masks
     raise BertJaxError(f'no {mask_token(model)} in "{text[:60]}"; write one where a word is to be predicted')
 
@@ -82,13 +82,13 @@ class Completion:
 
     def fill(self, mask: MaskPlace, token: int, score: float) -> None:
         """Fill a mask: replace it by the token in every window that contains it."""
-        place, self.score = mask[0], self.score * score
-        self.chosen[place] = token
+        mask_offset, self.score = mask[0], self.score * score
+        self.chosen[mask_offset] = token
         self.unfilled.remove(mask)
         for n, window in enumerate(self.windows):
-            if place in window.offsets:
+            if mask_offset in window.offsets:
                 ids = list(window.input_ids)
-                ids[window.offsets.index(place)] = token
+                ids[window.offsets.index(mask_offset)] = token
                 self.windows[n] = replace(window, input_ids=ids)
 
     def write_words(self, model: Runner) -> Filled:
@@ -132,8 +132,8 @@ def predict_masks(
     # A power of two, so that few programs are compiled.
     width = 1 << (max(map(len, columns.values())) - 1).bit_length()
     positions = np.zeros((len(rows), width), np.int32)
-    for row, places in enumerate(columns.values()):
-        positions[row, : len(places)] = places
+    for row, indices in enumerate(columns.values()):
+        positions[row, : len(indices)] = indices
     outputs = model.run(list(rows.values()), MaskFillings(1), {"target_positions": positions})
     by_row = dict(zip(rows, outputs, strict=True))
     fillings = {}

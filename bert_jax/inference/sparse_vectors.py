@@ -48,9 +48,9 @@ class SparsePipeline(PromptedPipeline[SparseVector]):
     def join_windows(self, parts: list[SparseVector]) -> SparseVector:
         if len(parts) == 1:
             return parts[0]
-        ids, places = np.unique(np.concatenate([part.ids for part in parts]), return_inverse=True)
+        ids, positions = np.unique(np.concatenate([part.ids for part in parts]), return_inverse=True)
         weights = np.zeros(len(ids), np.float32)
-        self.join.at(weights, places, np.concatenate([part.weights for part in parts]))
+        self.join.at(weights, positions, np.concatenate([part.weights for part in parts]))
         return SparseVector(ids, weights)
 
 
@@ -68,9 +68,9 @@ def weigh_tokens(ids: Sequence[int], weights: np.ndarray, left_out: Sequence[int
     """
     weights, tokens = weights[: len(ids)], np.array(ids, np.int32)
     kept = (weights > 0) & ~np.isin(tokens, left_out)
-    own, places = np.unique(tokens[kept], return_inverse=True)
+    own, positions = np.unique(tokens[kept], return_inverse=True)
     highest = np.zeros(len(own), np.float32)
-    np.maximum.at(highest, places, weights[kept])
+    np.maximum.at(highest, positions, weights[kept])
     return SparseVector(own, highest)
 
 

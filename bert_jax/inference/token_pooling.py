@@ -24,7 +24,7 @@ def pool_tokens(vectors: np.ndarray, pooling: TokenPooling) -> np.ndarray:
     distances = np.clip(1 - (rest @ rest.T)[rows, columns], 0, 2)
     groups = fcluster(linkage(distances, "ward"), count, "maxclust")
     first = [np.flatnonzero(groups == group)[0] for group in np.unique(groups)]
-    means = np.stack([rest[groups == groups[place]].mean(0) for place in sorted(first)])
+    means = np.stack([rest[groups == groups[position]].mean(0) for position in sorted(first)])
     if pooling.normalize:
         means /= np.maximum(np.linalg.norm(means, axis=-1, keepdims=True), 1e-12)
     return np.concatenate([kept, means.astype(vectors.dtype)])

@@ -49,11 +49,11 @@ def scores_of_query(ids: Sequence[str], grades: RelevanceGrades) -> dict[str, fl
     gains = np.array([max(grades.get(name, 0), 0) for name in ids], np.float64)
     ideal = np.sort([max(grade, 0) for grade in grades.values()])[::-1].astype(np.float64)
     right, all_right = gains > 0, int((ideal > 0).sum())
-    places = np.flatnonzero(right) + 1
+    positions = np.flatnonzero(right) + 1
     of_cut = {
         "ndcg": lambda cut: discounted(gains[:cut]) / discounted(ideal[:cut]),
-        "mrr": lambda cut: 1 / places[0] if len(places) and places[0] <= cut else 0.0,
-        "map": lambda cut: (np.arange(1, len(places) + 1) / places)[places <= cut].sum() / all_right,
+        "mrr": lambda cut: 1 / positions[0] if len(positions) and positions[0] <= cut else 0.0,
+        "map": lambda cut: (np.arange(1, len(positions) + 1) / positions)[positions <= cut].sum() / all_right,
         "recall": lambda cut: right[:cut].sum() / all_right,
         "precision": lambda cut: right[:cut].sum() / cut,
     }

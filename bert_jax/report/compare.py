@@ -58,8 +58,8 @@ def compare_models(
         f"only B is right on {pluralize(len(better), 'example')}, only A on {len(worse):,}; on {len(other):,} both are "
         "wrong, with different predictions"
     )
-    for name, places in (("only B is right", better), ("only A is right", worse)):
-        for i in places[:MAX_CHANGED]:
+    for name, indices in (("only B is right", better), ("only A is right", worse)):
+        for i in indices[:MAX_CHANGED]:
             in_a, in_b = (side[i] for side in shown)
             lines.append(f"  {name}: {in_a.where}: {shorten(in_a.text)}")
             lines.append(

@@ -29,8 +29,8 @@ class ConfusionMatrix:
         """Return (true, predicted, count) of each confusion, the most frequent first."""
         wrong = self.counts - np.diag(self.counts.diagonal())
         order = np.argsort(-wrong, axis=None, kind="stable")[: np.count_nonzero(wrong)]
-        places = zip(*np.unravel_index(order, wrong.shape), strict=True)
-        return [(self.names[t], self.names[p], int(wrong[t, p])) for t, p in places]
+        positions = zip(*np.unravel_index(order, wrong.shape), strict=True)
+        return [(self.names[t], self.names[p], int(wrong[t, p])) for t, p in positions]
 
     def matrix(self, most: int) -> tuple[np.ndarray, list[str], list[str]]:
         """Return the counts, the true classes of the rows and the predicted classes of the columns. If there are more

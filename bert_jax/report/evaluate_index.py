@@ -299,13 +299,14 @@ def better_queries(a: SearchMethod, b: SearchMethod) -> ExampleTable:
 
 
 def missed_queries(ways: Sequence[SearchMethod]) -> ExampleTable:
-    places = np.stack([way.search.first_ranks for way in ways])
-    misses = np.flatnonzero((places > 10).all(0))
-    order = misses[np.argsort(-places[:, misses].min(0), kind="stable")].tolist()
+    positions = np.stack([way.search.first_ranks for way in ways])
+    misses = np.flatnonzero((positions > 10).all(0))
+    order = misses[np.argsort(-positions[:, misses].min(0), kind="stable")].tolist()
     rows = [ways[-1].search.describe_query(q) for q in order[:SHOWN]]
     return ExampleTable(
         "Queries that all miss",
-        f"{len(order):,} of {places.shape[1]:,} queries have no relevant document among the first ten of any search.",
+        f"{len(order):,} of {positions.shape[1]:,} queries have no relevant document among the first ten of any "
+        "search.",
         ("query", "relevant document", f"its rank with {ways[-1].name}", "ranked first"),
         rows,
     )

@@ -46,8 +46,8 @@ def prepare(
     >>> sum(counts[part]["documents"] for part in ("train", "validation"))
     8
     """
-    for name, place in (("tokenizer", tokenizer), ("output", output)):
-        require_path(place, name)
+    for name, location in (("tokenizer", tokenizer), ("output", output)):
+        require_path(location, name)
     if not isinstance(language, str):
         raise BertJaxError(f"language must be an ISO code, not {language!r:.60}")
     check_number(validation_ratio, "validation_ratio", allowed=Range(0, 1, exclusive_maximum=True))

@@ -92,13 +92,13 @@ def keep_complete(
     Refuse other examples, or skip and count them if `skips`. With `may_be_blank`, a blank label means a text without
     labels.
     """
-    texts_place, labels_place = (name, "labels") if name == "texts" else (f"{name}[0]", f"{name}[1]")
+    texts_location, labels_location = (name, "labels") if name == "texts" else (f"{name}[0]", f"{name}[1]")
     kept, bad = [], []
     for n, (text, label) in enumerate(zip(texts, labels, strict=True)):
-        fault = find_text_fault(f"{texts_place}[{n}]", text)
+        fault = find_text_fault(f"{texts_location}[{n}]", text)
         blank = isinstance(label, str) and not label.strip() and not may_be_blank
         if not fault and (blank or is_missing(label)):
-            fault = f"{labels_place}[{n}] is empty ({label!r})"
+            fault = f"{labels_location}[{n}] is empty ({label!r})"
         if fault:
             bad.append(fault)
         else:
@@ -111,13 +111,15 @@ def keep_complete(
     return kept
 
 
-def find_text_fault(place: str, text) -> str:
+def find_text_fault(location: str, text) -> str:
     """Return why a value is not a text, a pair or a list of words; "" if it is one."""
     if is_missing(text) or (isinstance(text, str) and not text.strip()):
-        return f"{place} is empty ({text!r})"
+        return f"{location} is empty ({text!r})"
     if isinstance(text, tuple):
-        return next(filter(None, (find_text_fault(f"{place}[{n}]", part) for n, part in enumerate(text))), "")
-    return "" if isinstance(text, str | list) else f"{place} holds {type_name(text)}, not text"
+        return next(
+            filter(None, (find_text_fault(f"{location}[{n}]", part) for n, part in enumerate(text))), ""
+        )
+    return "" if isinstance(text, str | list) else f"{location} holds {type_name(text)}, not text"
 
 
 def is_missing(value) -> bool:

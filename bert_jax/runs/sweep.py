@@ -261,16 +261,18 @@ def results_table(runs: Sequence[SweepRun], settings: Sequence[str], chosen: Swe
 
 def plot_results(path: Path, runs: Sequence[SweepRun], settings: Sequence[str]) -> str:
     def draw(axes):
-        for place, setting in enumerate(reversed(settings)):
+        for position, setting in enumerate(reversed(settings)):
             here = [run for run in runs if run.setting == setting]
             sound = [run.value for run in here if not run.degenerate_reason]
             bad = [run.value for run in here if run.degenerate_reason]
-            axes.plot(bad, [place] * len(bad), "x", color="#d95f02", markersize=9, markeredgewidth=2,
+            axes.plot(bad, [position] * len(bad), "x", color="#d95f02", markersize=9, markeredgewidth=2,
                       label="degenerate, not in the mean")  # fmt: skip
-            axes.plot(sound, [place] * len(sound), "o", color=ACCENT, alpha=0.6, markersize=7, label="a run")
+            axes.plot(
+                sound, [position] * len(sound), "o", color=ACCENT, alpha=0.6, markersize=7, label="a run"
+            )
             if sound:
                 mean = {"color": INK, "markersize": 22, "markeredgewidth": 2, "label": "mean"}
-                axes.plot(np.mean(sound), place, "|", **mean)
+                axes.plot(np.mean(sound), position, "|", **mean)
         axes.set_yticks(range(len(settings)), list(reversed(settings)), fontsize=8)
         axes.set_ylim(-0.6, len(settings) - 0.4)
         axes.set_xlabel(runs[0].metric.replace("_", " "), fontsize=9)

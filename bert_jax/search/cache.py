@@ -34,8 +34,8 @@ class KeyIndex:
 
     def __init__(self, tables: Sequence[np.ndarray]):
         keys = np.concatenate([np.empty(0, KEY), *tables])
-        self.places = np.argsort(keys, kind="stable")
-        self.keys = keys[self.places]
+        self.positions = np.argsort(keys, kind="stable")
+        self.keys = keys[self.positions]
         self.starts = np.cumsum([0, *map(len, tables)])
 
     def find(self, keys: np.ndarray) -> np.ndarray:
@@ -43,11 +43,11 @@ class KeyIndex:
         if not len(self.keys):
             return np.full(len(keys), -1)
         near = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        return np.where(self.keys[near] == keys, self.places[near], -1)
+        return np.where(self.keys[near] == keys, self.positions[near], -1)
 
-    def rows(self, places: np.ndarray, table: Callable[[int], Any]) -> np.ndarray:
+    def rows(self, positions: np.ndarray, table: Callable[[int], Any]) -> np.ndarray:
         """Return the rows at these indices, [N, ...]; for `table` see `gather_rows`."""
-        return gather_rows(places, self.starts, table)
+        return gather_rows(positions, self.starts, table)
 
 
 class RowCache:
@@ -135,13 +135,13 @@ def read_header(file: BinaryIO) -> tuple[tuple[int, ...], np.dtype]:
 class CachedRows:
     """The rows of a list of contents, read only when a slice or indices select them."""
 
-    places: np.ndarray
+    positions: np.ndarray
     key_index: KeyIndex
     files: Sequence[CacheFile]
 
     def __len__(self) -> int:
-        return len(self.places)
+        return len(self.positions)
 
     def __getitem__(self, which) -> np.ndarray:
         # The files are mapped each time, so that none stays in memory.
-        return self.key_index.rows(self.places[which], lambda number: self.files[number].rows())
+        return self.key_index.rows(self.positions[which], lambda number: self.files[number].rows())

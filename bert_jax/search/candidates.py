@@ -34,7 +34,7 @@ def find_best_rows(
 ) -> list[np.ndarray]:
     """Return, for each query, the rows whose scores are at most `noise` below the `count`-th highest score."""
     size = max(1, min(ROWS, HELD // queries))
-    places, best = [np.empty(0, np.int64)] * queries, [np.empty(0, np.float32)] * queries
+    positions, best = [np.empty(0, np.int64)] * queries, [np.empty(0, np.float32)] * queries
     least = np.full(queries, -np.inf, np.float32)
     blocks = [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
     for block, scores in zip(blocks, score_ahead(scores_of, blocks), strict=True):
@@ -44,14 +44,14 @@ def find_best_rows(
             among = np.flatnonzero((row >= least[query]) & (row > -np.inf))
             if not len(among):
                 continue
-            kept_rows = np.append(places[query], among + block.start)
+            kept_rows = np.append(positions[query], among + block.start)
             values = np.append(best[query], row[among])
             if len(values) > count:
                 least[query] = np.partition(values, -count)[-count] - np.float32(noise)
                 kept = values >= least[query]
                 kept_rows, values = kept_rows[kept], values[kept]
-            places[query], best[query] = kept_rows, values
-    return places
+            positions[query], best[query] = kept_rows, values
+    return positions
 
 
 def score_ahead(scores_of: Scores, blocks: Sequence[slice]) -> Iterator[np.ndarray]:
@@ -147,5 +147,5 @@ def find_hnsw_candidates(index, queries: np.ndarray, live: np.ndarray | None, co
     faiss, wanted = import_faiss(), min(HNSW_CANDIDATES * count, index.ntotal)
     selector = None if live is None else faiss.IDSelectorBitmap(np.packbits(live, bitorder="little"))
     parameters = faiss.SearchParametersHNSW(efSearch=max(BREADTH, wanted), sel=selector)
-    _, places = index.search(np.ascontiguousarray(queries, np.float32), wanted, params=parameters)
-    return [row[row >= 0] for row in places]
+    _, positions = index.search(np.ascontiguousarray(queries, np.float32), wanted, params=parameters)
+    return [row[row >= 0] for row in positions]

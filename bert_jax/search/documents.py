@@ -88,11 +88,11 @@ class DocumentSource:
 
     def documents(self) -> Iterator[Document]:
         """Yield the documents that have a text, or a title to use as the text. Raise if two have the same id."""
-        places: dict[str, str] = {}
+        locations: dict[str, str] = {}
         for where, document in self.read_all():
             if not document.id.strip():
                 raise BertJaxError(f"{where} has an empty id; give each document its own id")
-            if (before := places.setdefault(document.id, where)) != where:
+            if (before := locations.setdefault(document.id, where)) != where:
                 raise BertJaxError(
                     f'{where} has the id "{document.id}" of {before}; give each document its own id'
                 )

@@ -72,13 +72,13 @@ class Encodings:
         numbers *= inverse_lengths(tokens)[:, None, None]
         passages, groups = np.arange(len(rows)).repeat(np.diff(ragged.starts)), len(rows) * REPETITIONS
         # Of each token and repetition: the cell, among those of all passages and repetitions.
-        places = ((passages[:, None] * REPETITIONS + np.arange(REPETITIONS)) * CELLS + cells).ravel()
+        positions = ((passages[:, None] * REPETITIONS + np.arange(REPETITIONS)) * CELLS + cells).ravel()
         flat, size = numbers.reshape(-1, WIDTH), groups * CELLS
-        counts = np.bincount(places, minlength=size)
-        sums = np.stack([np.bincount(places, column, size) for column in flat.T], -1)
+        counts = np.bincount(positions, minlength=size)
+        sums = np.stack([np.bincount(positions, column, size) for column in flat.T], -1)
         encodings = (sums / np.maximum(counts, 1)[:, None]).astype(np.float32)
         first = np.zeros(size, np.int64)
-        first[places[::-1]] = np.arange(len(places))[::-1]
+        first[positions[::-1]] = np.arange(len(positions))[::-1]
         is_filled = counts.reshape(groups, CELLS) > 0
         group, cell = np.nonzero(~is_filled & is_filled.any(1, keepdims=True))
         nearest = nearest_cells(is_filled)[group, cell]
@@ -107,5 +107,5 @@ def write_encodings(folder: Path, rows: RaggedRows) -> None:
     encodings = encodings_of(rows.values.shape[1])
     with npy_writer(folder / FILE, np.uint8) as file:
         for start in range(0, len(rows), AT_ONCE):
-            some = [rows[place] for place in range(start, min(start + AT_ONCE, len(rows)))]
+            some = [rows[position] for position in range(start, min(start + AT_ONCE, len(rows)))]
             file.append(to_bits(encodings.encode_passages(some)))

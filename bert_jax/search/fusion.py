@@ -10,8 +10,8 @@ from bert_jax.metrics.retrieval import DEPTH
 
 # Standard deviations between the mean of a ranking's first scores, which becomes 0.5, and what becomes 0 or 1.
 SPREAD = 3
-PassagePlace = tuple[int, int]  # the index of a segment, and of a passage in it
-Ranking = dict[PassagePlace, float]  # passages and their scores, best first
+PassagePosition = tuple[int, int]  # the index of a segment, and of a passage in it
+Ranking = dict[PassagePosition, float]  # passages and their scores, best first
 
 
 class Explanation(Protocol):
@@ -34,7 +34,9 @@ class RankingEntry:
     words: dict[str, float] = field(default_factory=dict)
 
 
-def fuse_rankings(rankings: Mapping[str, Ranking], weights: Mapping[str, float]) -> dict[PassagePlace, float]:
+def fuse_rankings(
+    rankings: Mapping[str, Ranking], weights: Mapping[str, float]
+) -> dict[PassagePosition, float]:
     """Return, for each passage in any ranking, the sum of weight x scaled score over the rankings that contain it. The
     first scores of each ranking are brought to one mean and spread.
 
@@ -42,11 +44,11 @@ def fuse_rankings(rankings: Mapping[str, Ranking], weights: Mapping[str, float])
     >>> fuse_rankings({"keywords": {a: 9.0, b: 3.0}, "vectors": {b: 0.7}}, {"keywords": 3, "vectors": 1})
     {(0, 1): 2.0, (0, 2): 1.5}
     """
-    fused: dict[PassagePlace, float] = {}
+    fused: dict[PassagePosition, float] = {}
     for name, ranking in rankings.items():
         first = np.fromiter(ranking.values(), np.float64)[:DEPTH]
         mean, width = (float(first.mean()), 2 * SPREAD * float(first.std())) if len(first) else (0.0, 0.0)
-        for place, score in ranking.items():
+        for position, score in ranking.items():
             scaled = 0.5 + (score - mean) / width if width else 0.5
-            fused[place] = fused.get(place, 0.0) + weights.get(name, 1.0) * max(scaled, 0.0)
+            fused[position] = fused.get(position, 0.0) + weights.get(name, 1.0) * max(scaled, 0.0)
     return fused

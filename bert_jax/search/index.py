@@ -14,7 +14,7 @@ from bert_jax.core.surrogates import replace_surrogates
 from bert_jax.inference import exact_search
 from bert_jax.metrics.retrieval import DEPTH
 from bert_jax.search.documents import DocumentColumns, Documents, open_documents
-from bert_jax.search.fusion import Explanation, PassagePlace, Ranked, Ranking, RankingEntry, fuse_rankings
+from bert_jax.search.fusion import Explanation, PassagePosition, Ranked, Ranking, RankingEntry, fuse_rankings
 from bert_jax.search.index_manifest import DENSE_ROWS, SPARSE_ROWS, TOKEN_ROWS, is_built
 from bert_jax.search.index_reader import AnyPath, IndexReader
 from bert_jax.search.nearest import find_by_tokens, find_nearest
@@ -227,10 +227,15 @@ class Index(IndexReader):
             if ranker:
                 reranked, explained[RERANKER] = ranker.rank(text, list(best)[:rerank_top])
                 rankings[RERANKER] = reranked
-                best = reranked | {place: score for place, score in best.items() if place not in reranked}
+                best = reranked | {
+                    position: score for position, score in best.items() if position not in reranked
+                }
             explained = explained if explain else {}
             hits.append(
-                [self.make_hit(place, best[place], rankings, explained) for place in list(best)[:top_k]]
+                [
+                    self.make_hit(position, best[position], rankings, explained)
+                    for position in list(best)[:top_k]
+                ]
             )
         if ranker:
             ranker.warn()
@@ -290,22 +295,22 @@ class Index(IndexReader):
 
     def make_hit(
         self,
-        place: PassagePlace,
+        position: PassagePosition,
         score: float,
         rankings: Mapping[str, Ranking],
         explained: Mapping[str, Explanation | None],
     ) -> Hit:
-        segment, passage = self.segments[place[0]], place[1]
+        segment, passage = self.segments[position[0]], position[1]
         parts = {
             name: RankingEntry(
-                list(ranking).index(place) + 1,
-                ranking[place],
-                of_query.explain(*place) if (of_query := explained.get(name)) else {},
+                list(ranking).index(position) + 1,
+                ranking[position],
+                of_query.explain(*position) if (of_query := explained.get(name)) else {},
             )
             for name, ranking in rankings.items()
-            if place in ranking
+            if position in ranking
         }
-        name, _ = segment.document_place(passage)
+        name, _ = segment.document_position(passage)
         title, text = segment.read_passage(passage)
         start, end = segment.spans[passage].tolist()
         return Hit(name, score, text, start, end, title, parts)

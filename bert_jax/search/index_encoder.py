@@ -227,7 +227,7 @@ class TokenIndexEncoder(IndexEncoder):
         numbers = stored.astype(np.float32)
         nearest = (vectors @ (numbers * inverse_lengths(numbers)[:, None]).T).argmax(1).tolist()
         groups = (
-            [word for word, place in zip(words, nearest, strict=True) if place == n]
+            [word for word, position in zip(words, nearest, strict=True) if position == n]
             for n in range(len(stored))
         )
         return ["+".join(dict.fromkeys(group)) for group in groups]
@@ -254,9 +254,9 @@ def compared_words(pipeline: TokenVectorPipeline, text: str) -> list[str]:
     for (start, end), kept in zip(row.offsets, pipeline.is_compared(row.input_ids), strict=True):
         if kept:
             name = next(names)
-            place = bisect_right(words, (start - before, len(text) + 1, "")) - 1
-            in_word = start < end and place >= 0 and start - before < words[place][1]
-            of_tokens.append(words[place][2] if in_word else name)
+            position = bisect_right(words, (start - before, len(text) + 1, "")) - 1
+            in_word = start < end and position >= 0 and start - before < words[position][1]
+            of_tokens.append(words[position][2] if in_word else name)
     return of_tokens
 
 

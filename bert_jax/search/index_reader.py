@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 from bert_jax.core.config import check_flag
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.paths import require_path
-from bert_jax.search.fusion import PassagePlace, Ranking
+from bert_jax.search.fusion import PassagePosition, Ranking
 from bert_jax.search.index_manifest import MODEL_SETTINGS, IndexManifest
 from bert_jax.search.keywords import KeywordSearch
 from bert_jax.search.segment import Segment, read_current
@@ -113,11 +113,11 @@ class IndexReader:
             self.encoders[rows] = load_encoder(ENCODERS[rows], self.path, facts, given, **self.computed)
         return self.encoders[rows]
 
-    def sort_passages(self, scores: Mapping[PassagePlace, float]) -> Ranking:
+    def sort_passages(self, scores: Mapping[PassagePosition, float]) -> Ranking:
         """Sort passages by score, best first; equal scores by document id, then by position in the document."""
 
-        def rank(place: PassagePlace) -> tuple:
-            segment, passage = place
-            return -scores[place], *self.segments[segment].document_place(passage)
+        def rank(position: PassagePosition) -> tuple:
+            segment, passage = position
+            return -scores[position], *self.segments[segment].document_position(passage)
 
-        return {place: scores[place] for place in sorted(scores, key=rank)}
+        return {position: scores[position] for position in sorted(scores, key=rank)}

@@ -35,7 +35,7 @@ from bert_jax.search.index_writer import (
     Encode,
     IndexWriter,
     UpdateCounts,
-    document_places,
+    document_positions,
     open_writer,
     refuse_output,
 )
@@ -257,7 +257,7 @@ def refuse_other_sources(update: IndexUpdate, manifest: IndexManifest, segments:
             "sources of the index, or remove documents by their ids with --remove"
         )
     if not update.replace:
-        source.taken, source.known = document_places(segments), manifest.known_files(source.found_in)
+        source.taken, source.known = document_positions(segments), manifest.known_files(source.found_in)
 
 
 def estimate_update(settings: IndexSettings, update: IndexUpdate) -> str:
@@ -278,9 +278,9 @@ def estimate_update(settings: IndexSettings, update: IndexUpdate) -> str:
         own = content_keys([search_text(cut.title, text) for text in cut.texts])
         encoded.update(own[keys.find(own) < 0].tolist())
         for text in cut.texts:
-            place = passages if passages < SAMPLE else rng.randrange(passages + 1)
-            if place < SAMPLE:  # each passage is drawn with the same probability
-                sample[place : place + 1] = [Document(str(passages), cut.title, text)]
+            position = passages if passages < SAMPLE else rng.randrange(passages + 1)
+            if position < SAMPLE:  # each passage is drawn with the same probability
+                sample[position : position + 1] = [Document(str(passages), cut.title, text)]
             passages += 1
     reading = time.monotonic() - begun
     seconds, size = index_sample(settings, sample) if sample else (0.0, 0)

@@ -114,11 +114,11 @@ def remove_if_empty(directory: Path) -> None:
             directory.rmdir()
 
 
-def document_places(segments: Sequence[Segment]) -> dict[str, tuple[int, int]]:
+def document_positions(segments: Sequence[Segment]) -> dict[str, tuple[int, int]]:
     """Map the id of each document to the index of its segment, and its number in the segment."""
     return {
-        segment.ids[number]: (place, number)
-        for place, segment in enumerate(segments)
+        segment.ids[number]: (position, number)
+        for position, segment in enumerate(segments)
         for number in segment.live_documents()
     }
 
@@ -127,29 +127,29 @@ class DocumentChanges:
     """Selects the documents that are not in these segments as they are, and counts all."""
 
     def __init__(self, segments: Sequence[Segment], counts: UpdateCounts):
-        self.segments, self.counts, self.places = segments, counts, document_places(segments)
+        self.segments, self.counts, self.positions = segments, counts, document_positions(segments)
         self.seen: set[str] = set()  # ids of documents that the segments have
         self.replaced: set[tuple[int, int]] = set()
 
     def select(self, documents: Iterable[Document]) -> Iterator[Document]:
         for document in documents:
-            place = self.places.get(document.id)
-            if place is None:
+            position = self.positions.get(document.id)
+            if position is None:
                 self.counts.new += 1
                 yield document
                 continue
             self.seen.add(document.id)
-            if self.segments[place[0]].hashes[place[1]] == document.hash.rstrip(b"\0"):
+            if self.segments[position[0]].hashes[position[1]] == document.hash.rstrip(b"\0"):
                 self.counts.unchanged += 1
             else:
                 self.counts.changed += 1
-                self.replaced.add(place)
+                self.replaced.add(position)
                 yield document
 
     @property
     def missing(self) -> list[str]:
         """The ids of documents that the segments have but that were not among those selected from."""
-        return sorted(self.places.keys() - self.seen)
+        return sorted(self.positions.keys() - self.seen)
 
 
 class IndexWriter:
@@ -189,12 +189,12 @@ class IndexWriter:
             self.commit([*self.mark_removed(changes.replaced), *([built] if built else [])])
 
     def remove_documents(self, ids: Collection[str]) -> None:
-        places = document_places(self.segments)
-        if missing := [name for name in ids if name not in places]:
-            hint = suggest_name(missing[0], places, "it has", most=3)
+        positions = document_positions(self.segments)
+        if missing := [name for name in ids if name not in positions]:
+            hint = suggest_name(missing[0], positions, "it has", most=3)
             listing = f"`bert-jax info {self.directory} --ids` lists all"
             raise BertJaxError(f'{self.directory} has no document "{missing[0]}"; {hint}; {listing}')
-        removed = {places[name] for name in ids}
+        removed = {positions[name] for name in ids}
         self.counts.removed += len(removed)
         named = set(ids)
         self.missing = [name for name in self.missing if name not in named]
@@ -218,8 +218,8 @@ class IndexWriter:
     def mark_removed(self, removed: Collection[tuple[int, int]]) -> list[SegmentFacts]:
         """Mark documents as removed. Return the segments that still have documents."""
         kept = []
-        for place, (facts, segment) in enumerate(zip(self.manifest.segments, self.segments, strict=True)):
-            numbers = segment.removed | {number for other, number in removed if other == place}
+        for position, (facts, segment) in enumerate(zip(self.manifest.segments, self.segments, strict=True)):
+            numbers = segment.removed | {number for other, number in removed if other == position}
             if len(numbers) == facts.documents:
                 continue
             if len(numbers) > len(segment.removed):
@@ -268,17 +268,17 @@ class IndexWriter:
         tables = [segment.keys for segment in self.segments]
         stored = self.stored if kind.name == DENSE_ROWS else None
         key_index = KeyIndex([*tables, *(stored.keys if stored else [])])
-        places = key_index.find(SegmentFiles(stage).array(KEYS, KEY, len(texts)))
-        unknown = np.flatnonzero(places < 0)
+        positions = key_index.find(SegmentFiles(stage).array(KEYS, KEY, len(texts)))
+        unknown = np.flatnonzero(positions < 0)
         # Stored vectors come after those of the segments, and are checked when they are opened.
-        used = np.unique(np.searchsorted(key_index.starts, places[places >= 0], side="right") - 1)
+        used = np.unique(np.searchsorted(key_index.starts, positions[positions >= 0], side="right") - 1)
         copied = [self.manifest.segments[number] for number in used if number < len(tables)]
         self.refuse_damage(
             {f"{SEGMENTS}/{facts.name}/{name}": facts.files[name] for facts in copied for name in kind.names}
         )
         if stored:
-            self.counts.stored = int((places >= key_index.starts[len(tables)]).sum())
-            if len(unknown) == len(places):
+            self.counts.stored = int((positions >= key_index.starts[len(tables)]).sum())
+            if len(unknown) == len(positions):
                 raise BertJaxError(
                     f"no passage has a vector in {stored.folder}; embed their texts, with their titles in front, "
                     "or leave --vectors out"
@@ -302,14 +302,14 @@ class IndexWriter:
             return stored.rows(number - len(self.segments))
 
         with kind.writer(stage) as append:
-            for start in range(0, len(places), ROWS):
-                block_places = places[start : start + ROWS]
-                block = kind.empty_block(len(block_places))
+            for start in range(0, len(positions), ROWS):
+                block_positions = positions[start : start + ROWS]
+                block = kind.empty_block(len(block_positions))
                 if rows is not None:
-                    between = slice(*np.searchsorted(unknown, (start, start + len(block_places))))
-                    block[block_places < 0] = rows[between]
-                if (has_row := block_places >= 0).any():
-                    block[has_row] = key_index.rows(block_places[has_row], rows_of)
+                    between = slice(*np.searchsorted(unknown, (start, start + len(block_positions))))
+                    block[block_positions < 0] = rows[between]
+                if (has_row := block_positions >= 0).any():
+                    block[has_row] = key_index.rows(block_positions[has_row], rows_of)
                 append(block)
 
     def commit(self, segments: Sequence[SegmentFacts]) -> None:
@@ -330,5 +330,5 @@ class SelectedTexts(Sequence[str]):
     def __len__(self) -> int:
         return len(self.which)
 
-    def __getitem__(self, place):
-        return self.texts[self.which[place]]
+    def __getitem__(self, position):
+        return self.texts[self.which[position]]

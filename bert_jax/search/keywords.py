@@ -61,15 +61,15 @@ def build_postings(folder: Path, texts: Sequence[str], language: str | None) -> 
         order = sorted(numbers)  # the words in the order of strings
         with text_writer(folder, WORDS) as vocabulary:
             vocabulary.append(order)
-        place = np.empty(len(order), np.int64)
-        place[[numbers[word] for word in order]] = np.arange(len(order))
+        position = np.empty(len(order), np.int64)
+        position[[numbers[word] for word in order]] = np.arange(len(order))
         total = np.zeros(len(order), np.int64)
         for counts_of_window in counts:
-            total[place[: len(counts_of_window)]] += counts_of_window
+            total[position[: len(counts_of_window)]] += counts_of_window
         windows = (np.load(Path(scratch, f"{number}.npz")) for number in range(len(counts)))
         write_postings(
             folder, FILES, total,
-            ((place[window["words"]], window["passages"], window["frequencies"]) for window in windows),
+            ((position[window["words"]], window["passages"], window["frequencies"]) for window in windows),
         )  # fmt: skip
 
 

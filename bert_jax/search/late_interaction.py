@@ -66,7 +66,7 @@ class TokenQuery:
 
         def score_block(block: slice) -> np.ndarray:
             chosen = filled[block]
-            tokens = np.concatenate([rows[place] for place in passages[chosen].tolist()])
+            tokens = np.concatenate([rows[position] for position in passages[chosen].tolist()])
             starts = np.cumsum(counts[chosen]) - counts[chosen]
             return np.maximum.reduceat(self.products(tokens), starts, axis=1).sum(0, dtype=np.float64)
 
@@ -82,10 +82,10 @@ def group_slices(counts: np.ndarray, most: int) -> Iterator[slice]:
     [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None)]
     """
     first = total = 0
-    for place, count in enumerate(counts.tolist()):
-        if place > first and total + count > most:
-            yield slice(first, place)
-            first, total = place, 0
+    for position, count in enumerate(counts.tolist()):
+        if position > first and total + count > most:
+            yield slice(first, position)
+            first, total = position, 0
         total += count
     if first < len(counts):
         yield slice(first, len(counts))

@@ -126,10 +126,10 @@ class NegativeSearch:
             self.num_considered = min(len(self.candidates), start + max(missing, start))
         return range(start, self.num_considered)
 
-    def consider(self, place: int, score: float, limits: MiningLimits) -> None:
+    def consider(self, position: int, score: float, limits: MiningLimits) -> None:
         fits = limits.min_score <= score <= limits.max_score and score < self.score_limit
         if fits and len(self.negatives) < limits.negatives:
-            self.negatives.append(int(self.candidates[place]))
+            self.negatives.append(int(self.candidates[position]))
             self.scores.append(score)
 
 
@@ -148,9 +148,9 @@ def mine_hard_negatives(
     documents = embedder.encode(texts, DOCUMENT_PROMPTS)
     anchors = embedder.encode([group.texts[0] for group in groups], QUERY_PROMPTS)
     own = {text for group in groups for text in group.texts[:2]}
-    place = {text: n for n, text in enumerate(texts) if text in own}
-    right = np.array([place[group.texts[1]] for group in groups])
-    ranked = search_exact(anchors, documents, None, limits.range_max, list_positives(groups, place))
+    position = {text: n for n, text in enumerate(texts) if text in own}
+    right = np.array([position[group.texts[1]] for group in groups])
+    ranked = search_exact(anchors, documents, None, limits.range_max, list_positives(groups, position))
     searches = (
         NegativeSearch(group.texts[0], group.texts[1], near[limits.range_min :], cosines[limits.range_min :])
         for group, (near, cosines) in zip(track(groups, "anchors", "mining"), ranked, strict=True)
@@ -193,14 +193,16 @@ def run_searches(
             search.consider(n, score, limits)
 
 
-def list_positives(groups: Sequence[Group], place: dict[str, int]) -> list[np.ndarray]:
+def list_positives(groups: Sequence[Group], position: dict[str, int]) -> list[np.ndarray]:
     """Return, for each group, the indices of the anchors and positives of all groups that share its label, or its
     anchor if it has no label. `place` holds the index of each that is among the texts."""
     alike: dict[str, set[int]] = defaultdict(set)
     for group in groups:
-        alike[group.alike or group.texts[0]].update(place[text] for text in group.texts[:2] if text in place)
-    places_by_name = {name: np.array(sorted(places)) for name, places in alike.items()}
-    return [places_by_name[group.alike or group.texts[0]] for group in groups]
+        alike[group.alike or group.texts[0]].update(
+            position[text] for text in group.texts[:2] if text in position
+        )
+    positions_by_name = {name: np.array(sorted(positions)) for name, positions in alike.items()}
+    return [positions_by_name[group.alike or group.texts[0]] for group in groups]
 
 
 @dataclass(frozen=True)

@@ -38,10 +38,10 @@ def find_nearest(
 
 def find_candidates(segment: Segment, queries: np.ndarray, count: int) -> list[np.ndarray]:
     if segment.hnsw is not None:
-        places = find_hnsw_candidates(segment.hnsw, queries, segment.live, count)
+        positions = find_hnsw_candidates(segment.hnsw, queries, segment.live, count)
         wanted = min(count, len(segment.order) if segment.live is None else int(segment.live.sum()))
-        if all(len(rows) >= wanted for rows in places):
-            return places
+        if all(len(rows) >= wanted for rows in positions):
+            return positions
     if (bits := segment.bits) is not None:
         scores_of = binary_scores(queries, bits)
         return find_best_rows(scores_of, len(queries), len(bits), segment.live, BINARY_CANDIDATES * count)
@@ -62,17 +62,17 @@ def find_by_tokens(
 
     MaxSim is computed for the candidates, those that are nearest in all segments together."""
     encoding = encodings_of(query.vectors.shape[1]).encode_query(query.vectors)[None]
-    places, nearness = list[np.ndarray](), list[np.ndarray]()
+    positions, nearness = list[np.ndarray](), list[np.ndarray]()
     for segment in segments:
         bits, size = segment.encodings, len(segment.order)
         (rows,) = find_best_rows(
             binary_scores(encoding, bits), 1, size, segment.live, max(count, TOKEN_CANDIDATES)
         )
-        places.append(rows)
+        positions.append(rows)
         nearness.append(binary_scores(encoding, bits[rows])(slice(0, len(rows)))[0])
     every = np.concatenate([np.empty(0, np.float32), *nearness])
     least, results = least_of_best(every, max(count, TOKEN_CANDIDATES)), []
-    for segment, rows, near in zip(segments, places, nearness, strict=True):
+    for segment, rows, near in zip(segments, positions, nearness, strict=True):
         candidates = rows[near >= least]
         scores = query.score(segment.rows[TOKEN_ROWS], candidates)
         best = top_k(scores, segment.order[candidates], count)
@@ -99,18 +99,18 @@ def measure_recall(segments: Sequence[Segment]) -> Recall | None:
     if len(owners) <= RECALL_AT:
         return None
     chosen = np.random.default_rng(0).choice(len(owners), min(RECALL_QUERIES, len(owners)), replace=False)
-    places = list(zip(owners[chosen].tolist(), np.concatenate(rows)[chosen].tolist(), strict=True))
-    queries = np.stack([segments[segment].vectors[passage] for segment, passage in places])
-    exact, approximate = (best_scores(segments, queries, places, exact=way) for way in (True, False))
+    positions = list(zip(owners[chosen].tolist(), np.concatenate(rows)[chosen].tolist(), strict=True))
+    queries = np.stack([segments[segment].vectors[passage] for segment, passage in positions])
+    exact, approximate = (best_scores(segments, queries, positions, exact=way) for way in (True, False))
     shares = [
         (np.array(there) >= least).sum() / RECALL_AT
         for there, least in zip(approximate, (scores_of_query[-1] for scores_of_query in exact), strict=True)
     ]
-    return Recall(RECALL_AT, len(places), round(float(np.mean(shares)), 4))
+    return Recall(RECALL_AT, len(positions), round(float(np.mean(shares)), 4))
 
 
 def best_scores(
-    segments: Sequence[Segment], queries: np.ndarray, places: Sequence[tuple[int, int]], exact: bool
+    segments: Sequence[Segment], queries: np.ndarray, positions: Sequence[tuple[int, int]], exact: bool
 ) -> list[list[float]]:
     """Return the highest scores of each query, without the score of its own passage, in descending order."""
     per_segment = [find_nearest(segment, queries, RECALL_AT + 1, exact) for segment in segments]
@@ -120,9 +120,9 @@ def best_scores(
                 score
                 for number, results in enumerate(per_segment)
                 for passage, score in zip(*(part.tolist() for part in results[query]), strict=True)
-                if (number, passage) != place
+                if (number, passage) != position
             ),
             reverse=True,
         )[:RECALL_AT]
-        for query, place in enumerate(places)
+        for query, position in enumerate(positions)
     ]

@@ -70,7 +70,7 @@ def sort_rows(segment: Segment) -> Iterator[tuple[str, Segment, int]]:
     """Yield the document and the row of each passage that is not removed, in the order of documents and starts."""
     for row in np.argsort(segment.order):
         if segment.live is None or segment.live[row]:
-            yield segment.document_place(row)[0], segment, row
+            yield segment.document_position(row)[0], segment, row
 
 
 def stack_finite(vectors: Sequence[np.ndarray], documents: Sequence[str]) -> np.ndarray:

@@ -123,14 +123,14 @@ class PassageCutter:
         """Join units into passages. A passage begins with the last units of the one before, up to `overlap` tokens."""
         spans: list[Span] = []
         first = total = 0
-        for place, (_, end, tokens) in enumerate(units):
-            if place > first and (total + tokens > room or end - units[first][0] > CHARACTERS * room):
-                spans.append((units[first][0], units[place - 1][1]))
-                back, total = place, 0
+        for position, (_, end, tokens) in enumerate(units):
+            if position > first and (total + tokens > room or end - units[first][0] > CHARACTERS * room):
+                spans.append((units[first][0], units[position - 1][1]))
+                back, total = position, 0
                 most = min(self.overlap, room - tokens)
                 while back - 1 > first:
                     start, _, more = units[back - 1]
-                    repeated = units[place - 1][1] - start
+                    repeated = units[position - 1][1] - start
                     if total + more > most or repeated > CHARACTERS * most or end - start > CHARACTERS * room:
                         break
                     back, total = back - 1, total + more

@@ -107,8 +107,8 @@ class WeightedQuery:
         added = {}
         for looked_up, scores in self.scores.items():
             passages, parts = scores[segment]
-            place = int(np.searchsorted(passages, passage))
-            if place < len(passages) and passages[place] == passage:
+            position = int(np.searchsorted(passages, passage))
+            if position < len(passages) and passages[position] == passage:
                 written = [name for name, other in self.terms if other == looked_up]
-                added[written[0]] = float(parts[place]) * len(written)
+                added[written[0]] = float(parts[position]) * len(written)
         return added

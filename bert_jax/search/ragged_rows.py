@@ -29,7 +29,7 @@ class RaggedRows:
 
     def __getitem__(self, which: int | np.ndarray):
         if isinstance(which, np.ndarray):
-            return stack_ragged([self[place] for place in which.tolist()])
+            return stack_ragged([self[position] for position in which.tolist()])
         return self.values[self.starts[which] : self.starts[which + 1]]
 
 
@@ -39,6 +39,6 @@ def stack_ragged(rows: Sequence[np.ndarray]) -> np.ndarray:
     (2,)
     """
     stacked = np.empty(len(rows), object)
-    for place, row in enumerate(rows):  # at once, rows of one length would become one array
-        stacked[place] = row
+    for position, row in enumerate(rows):  # at once, rows of one length would become one array
+        stacked[position] = row
     return stacked

@@ -8,7 +8,7 @@ import numpy as np
 
 from bert_jax.core.caller_warning import warn_caller
 from bert_jax.core.paths import require_path
-from bert_jax.search.fusion import PassagePlace, Ranked
+from bert_jax.search.fusion import PassagePosition, Ranked
 from bert_jax.search.index_manifest import TOKEN_ROWS
 from bert_jax.search.index_reader import AnyPath, IndexReader
 from bert_jax.search.late_interaction import TokenQuery
@@ -49,12 +49,12 @@ class CrossEncoderRanker:
         self.index, self.model = index, model
         self.truncated = TruncationCounter(model.config.max_position_embeddings)
 
-    def rank(self, query: str, places: Sequence[PassagePlace]) -> Ranked:
+    def rank(self, query: str, positions: Sequence[PassagePosition]) -> Ranked:
         from bert_jax.inference.reranker import rank_documents
 
-        texts = [self.index.segments[segment].search_text(passage) for segment, passage in places]
+        texts = [self.index.segments[segment].search_text(passage) for segment, passage in positions]
         ranked = rank_documents(self.model, query, texts, truncated=self.truncated)
-        return {places[number]: score for number, score in ranked}, None
+        return {positions[number]: score for number, score in ranked}, None
 
     def warn(self) -> None:
         """Warn of what was truncated."""
@@ -76,22 +76,24 @@ class TokenRanker:
         if not self.is_stored and pool_factor:
             self.encoder = TokenIndexEncoder(model)
 
-    def rank(self, query: str, places: Sequence[PassagePlace]) -> Ranked:
-        if not places:
+    def rank(self, query: str, positions: Sequence[PassagePosition]) -> Ranked:
+        if not positions:
             return {}, None
         (of_query,) = self.encoder.encode_queries([query])
-        rows = {} if self.is_stored else self.encode(places)
-        joined = RaggedRows.join([*rows.values()] if rows else [self.stored_rows(place) for place in places])
-        scores = of_query.score(joined, np.arange(len(places)))
-        ranking = self.index.sort_passages(dict(zip(places, scores.tolist(), strict=True)))
+        rows = {} if self.is_stored else self.encode(positions)
+        joined = RaggedRows.join(
+            [*rows.values()] if rows else [self.stored_rows(position) for position in positions]
+        )
+        scores = of_query.score(joined, np.arange(len(positions)))
+        ranking = self.index.sort_passages(dict(zip(positions, scores.tolist(), strict=True)))
         return ranking, MatchedQuery(of_query, self.index.segments, self.encoder, rows)
 
-    def stored_rows(self, place: PassagePlace) -> np.ndarray:
-        return self.index.segments[place[0]].rows[TOKEN_ROWS][place[1]]
+    def stored_rows(self, position: PassagePosition) -> np.ndarray:
+        return self.index.segments[position[0]].rows[TOKEN_ROWS][position[1]]
 
-    def encode(self, places: Sequence[PassagePlace]) -> dict[PassagePlace, np.ndarray]:
-        texts = [self.index.segments[segment].search_text(passage) for segment, passage in places]
-        return dict(zip(places, self.encoder.encode_documents(texts), strict=True))
+    def encode(self, positions: Sequence[PassagePosition]) -> dict[PassagePosition, np.ndarray]:
+        texts = [self.index.segments[segment].search_text(passage) for segment, passage in positions]
+        return dict(zip(positions, self.encoder.encode_documents(texts), strict=True))
 
     def warn(self) -> None:
         truncated = self.encoder.truncated
@@ -108,7 +110,7 @@ class MatchedQuery:
     segments: Sequence[Segment]
     encoder: "TokenIndexEncoder"
     # The token vectors of passages, if they are not those of the segments.
-    rows: Mapping[PassagePlace, np.ndarray] = field(default_factory=dict)
+    rows: Mapping[PassagePosition, np.ndarray] = field(default_factory=dict)
 
     def explain(self, segment: int, passage: int) -> dict[str, float]:
         """Return which word of a passage each token of the query matched, and what that adds to the score."""

@@ -80,8 +80,8 @@ def read_queries(query: str | Sequence[str]) -> list[str]:
     if not is_list_of_text(listed):
         raise BertJaxError(f"query must be a text or a list of texts, not {query!r:.60}")
     if blank := [number for number, text in enumerate(listed) if not text.strip()]:
-        place = "query" if isinstance(query, str) else f"query[{blank[0]}]"
-        raise BertJaxError(f"{place} is blank; give words to search for")
+        position = "query" if isinstance(query, str) else f"query[{blank[0]}]"
+        raise BertJaxError(f"{position} is blank; give words to search for")
     return list(listed)
 
 

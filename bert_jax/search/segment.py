@@ -132,7 +132,7 @@ class Segment:
         """Return what `read_passage` does as one text, which models read."""
         return search_text(*self.read_passage(number))
 
-    def document_place(self, passage: int) -> tuple[str, int]:
+    def document_position(self, passage: int) -> tuple[str, int]:
         """Return the id of a passage's document, and its start there: the order of passages with equal scores."""
         return self.ids[self.documents[passage]], int(self.spans[passage, 0])
 

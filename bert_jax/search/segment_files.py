@@ -125,8 +125,8 @@ class StringArray(Sequence[str]):
 
     def find(self, text: str) -> int | None:
         """Return the index of a text, or None if it is not present. The texts must be sorted."""
-        place = bisect_left(self, text)
-        return place if place < len(self) and self[place] == text else None
+        position = bisect_left(self, text)
+        return position if position < len(self) and self[position] == text else None
 
 
 class TextWriter:

@@ -44,10 +44,10 @@ def build_postings(folder: Path, vocabulary: int) -> None:
 def read_windows(rows: np.ndarray) -> Iterator[Window]:
     for start in range(0, len(rows), WINDOW):
         block = rows[start : start + WINDOW]
-        passages, places = np.nonzero(block[:, 1])
-        tokens = block[passages, 0, places].astype(np.int64)
+        passages, positions = np.nonzero(block[:, 1])
+        tokens = block[passages, 0, positions].astype(np.int64)
         order = np.argsort(tokens, kind="stable")
-        yield tokens[order], passages[order] + start, block[passages, 1, places][order]
+        yield tokens[order], passages[order] + start, block[passages, 1, positions][order]
 
 
 def weight_query(

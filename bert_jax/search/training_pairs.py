@@ -73,9 +73,9 @@ def draw_equally(positives: dict[str, np.ndarray], most: int) -> dict[str, np.nd
     titles, and teach less."""
     drawn: dict[str, np.ndarray] = {}
     fewest_first = sorted(positives, key=lambda source: len(positives[source]))
-    for place, source in enumerate(fewest_first):
+    for position, source in enumerate(fewest_first):
         numbers = positives[source]
-        share = (most - sum(map(len, drawn.values()))) // (len(fewest_first) - place)
+        share = (most - sum(map(len, drawn.values()))) // (len(fewest_first) - position)
         drawn[source] = numbers[sample_indices(source, len(numbers), share)]
     return {source: drawn[source] for source in positives}
 

@@ -135,17 +135,19 @@ def read_vectors(path: Path) -> np.ndarray:
 
 
 def gather_rows(
-    places: np.ndarray,
+    positions: np.ndarray,
     starts: np.ndarray,
     table: Callable[[int], Any],
     dtype: np.typing.DTypeLike | None = None,
 ) -> np.ndarray:
     """Return the rows at these indices of the concatenation of tables, which begin at `starts`; `table(i)` returns all
     rows of table `i`, as an array or what reads the selected rows. The default of `dtype` is that of the first."""
-    numbers = np.searchsorted(starts, places, side="right") - 1
+    numbers = np.searchsorted(starts, positions, side="right") - 1
     first = int(numbers.flat[0]) if numbers.size else 0
-    rows = np.empty((*places.shape, *table(first).shape[1:]), table(first).dtype if dtype is None else dtype)
+    rows = np.empty(
+        (*positions.shape, *table(first).shape[1:]), table(first).dtype if dtype is None else dtype
+    )
     for number in np.unique(numbers):
         selected = numbers == number
-        rows[selected] = table(number)[places[selected] - starts[number]]
+        rows[selected] = table(number)[positions[selected] - starts[number]]
     return rows

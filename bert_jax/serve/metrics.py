@@ -49,7 +49,7 @@ FAMILIES = (
     Family("te_batch_next_size", "Rows that were computed together.", bounds=SIZES, kind="histogram"),
     Family("te_batch_next_tokens", "Tokens that were computed together.", bounds=SIZES, kind="histogram"),
 )  # fmt: skip
-PLACES = dict(
+OFFSETS = dict(
     zip((f.name for f in FAMILIES), np.cumsum([0, *(f.size for f in FAMILIES)]).tolist(), strict=False)
 )
 BY_NAME = {family.name: family for family in FAMILIES}
@@ -77,13 +77,13 @@ class Metrics:
             self.own[:] = 0  # those of a process that died here do not count on
 
     def count(self, name: str, value: str = "", by: float = 1) -> None:
-        self.own[PLACES[name] + BY_NAME[name].values.index(value)] += by
+        self.own[OFFSETS[name] + BY_NAME[name].values.index(value)] += by
 
     def set(self, name: str, number: float, value: str = "") -> None:
-        self.own[PLACES[name] + BY_NAME[name].values.index(value)] = number
+        self.own[OFFSETS[name] + BY_NAME[name].values.index(value)] = number
 
     def observe(self, name: str, value: float) -> None:
-        bounds, start = BY_NAME[name].bounds, PLACES[name]
+        bounds, start = BY_NAME[name].bounds, OFFSETS[name]
         self.own[start + bisect_left(bounds, value)] += 1
         self.own[start + len(bounds) + 1] += value
 
@@ -92,7 +92,7 @@ class Metrics:
         lines = []
         for family in FAMILIES:
             lines += [f"# HELP {family.name} {family.help}", f"# TYPE {family.name} {family.kind}"]
-            values = sums[PLACES[family.name] :][: family.size].tolist()
+            values = sums[OFFSETS[family.name] :][: family.size].tolist()
             if family.bounds:
                 total = 0.0
                 for bound, count in zip((*family.bounds, "+Inf"), values, strict=False):

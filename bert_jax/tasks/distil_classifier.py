@@ -162,7 +162,7 @@ def complete_config(config: Config, teacher: Encoder, reading: "TeacherReader") 
         config, problem_type=reading.kind.problem_type or reading.kind.name, model=student, data=data
     )
     examples = reading.read_examples(data.train, data.columns, data.max_examples)
-    if any(example.where in reading.labelled_places for example in examples):
+    if any(example.where in reading.labelled_locations for example in examples):
         return config
     if config.labels_weight:
         raise BertJaxError(f"{data.train} has no labels; leave labels_weight out")
@@ -179,7 +179,7 @@ class TeacherReader:
         self.teacher, self.kind, self.long_texts = teacher, kind, long_texts
         self.teacher_logits: dict[Any, np.ndarray] = {}  # text or pair -> logits
         # places (`Example.where`) of the examples whose label comes from the data
-        self.labelled_places: set[str] = set()
+        self.labelled_locations: set[str] = set()
         self.examples: dict[tuple, list[Example]] = {}
 
     def read_examples(self, spec: str, columns: ExampleColumns, most: int = 0) -> list[Example]:
@@ -195,7 +195,7 @@ class TeacherReader:
         print_once(f"the teacher reads {len(texts):,} texts of {spec}")
         outcomes = map_texts(texts, OutcomePipeline(self.teacher, self.kind, self.long_texts))
         self.teacher_logits |= zip(texts, (outcome.raw for outcome in outcomes), strict=True)
-        self.labelled_places |= {example.where for example in examples if example.label is not None}
+        self.labelled_locations |= {example.where for example in examples if example.label is not None}
         return [
             dataclasses.replace(example, label=self.predict_label(example.text))
             if example.label is None
@@ -221,5 +221,5 @@ class TeacherReader:
     def teacher_targets(self, example: Example) -> dict[str, Any]:
         return {
             TEACHER_LOGITS: self.teacher_logits[example.text],
-            HAS_LABEL: float(example.where in self.labelled_places),
+            HAS_LABEL: float(example.where in self.labelled_locations),
         }

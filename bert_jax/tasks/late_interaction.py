@@ -166,8 +166,8 @@ class LateInteractionTask(EmbeddingTask):
         vectors = outputs[VECTORS].astype(jnp.float32).reshape(B * L, -1)
 
         def take(which, longest: int):
-            places = jnp.minimum(starts[:, which, None] + jnp.arange(min(longest or L, L)), B * L - 1)
-            return vectors[places], text_of_token[places] == texts[:, which, None]
+            positions = jnp.minimum(starts[:, which, None] + jnp.arange(min(longest or L, L)), B * L - 1)
+            return vectors[positions], text_of_token[positions] == texts[:, which, None]
 
         query, document = self.longest_texts
         return TokenVectors(*take(0, query), *take(slice(1, None), document)), groups

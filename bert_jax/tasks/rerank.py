@@ -24,7 +24,7 @@ from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.group_columns import describe_columns
-from bert_jax.data.examples.row_packing import PLACE, EncodedWindow, RowLayout, Target
+from bert_jax.data.examples.row_packing import INDEX, EncodedWindow, RowLayout, Target
 from bert_jax.data.examples.split import train_validation_split
 from bert_jax.finetuning.encoded_windows import PredictionEvaluator, gather_by_example, make_batch_config
 from bert_jax.finetuning.epochs_config import Dropout, GoingOnConfig, InitEncoderConfig, check_validation
@@ -135,7 +135,7 @@ class RankingTask(HeadTask):
     @property
     def targets(self) -> dict[str, Target]:
         taught = {"scores": Target("float32")} if self.loss.uses_teacher_scores else {}
-        return self.kind.targets.arrays | {PLACE: Target("int32")} | taught
+        return self.kind.targets.arrays | {INDEX: Target("int32")} | taught
 
     def facts(self, run: OpenedRun, directory: Workdir) -> Iterator[Fact]:
         yield from super().facts(run, directory)
@@ -241,7 +241,7 @@ def keep_most_relevant(candidates: Candidates, most: int) -> Candidates:
         text=(candidates.query, *(candidates.documents[n] for n in kept)),
         grades=tuple(candidates.grades[n] for n in kept),
         scores=tuple(candidates.scores[n] for n in kept) if candidates.scores else (),
-        places=tuple(candidates.places[n] for n in kept),
+        locations=tuple(candidates.locations[n] for n in kept),
     )
 
 

@@ -16,7 +16,7 @@ from bert_jax.core.config import OneOf, Range
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.groups import Group
-from bert_jax.data.examples.row_packing import PLACE, EncodedWindow
+from bert_jax.data.examples.row_packing import INDEX, EncodedWindow
 from bert_jax.finetuning.embedding_task import (
     VECTORS,
     EmbeddingEvaluator,
@@ -153,7 +153,7 @@ class SparseTask(EmbeddingTask):
         vectors = sparse_vectors(self.layout.config, params, states, mask, *how)
         if self.sparse.query_weights:
             occurrences = binary_vectors(batch["input_ids"], mask, self.layout.vector_size)
-            is_query = batch[PLACE].reshape(mask.shape[:2]) % self.texts_per_group == 0
+            is_query = batch[INDEX].reshape(mask.shape[:2]) % self.texts_per_group == 0
             weights = params[QUERY_WEIGHTS]["weight"]
             vectors = jnp.where(is_query[..., None], occurrences * weights, vectors)
         return {VECTORS: vectors.reshape(*batch["label_weights"].shape, -1)}

@@ -87,7 +87,7 @@ def join_encodings(encodings: Sequence[Encoding]) -> Encoding:
         encodings[0],
         input_ids=[i for encoding in encodings for i in encoding.input_ids],
         token_type_ids=[segment for encoding in encodings for segment in encoding.token_type_ids],
-        offsets=[place for encoding in encodings for place in encoding.offsets],
+        offsets=[offset for encoding in encodings for offset in encoding.offsets],
         dropped=sum(encoding.dropped for encoding in encodings),
         spans=tuple(
             range(begin + span.start, begin + span.stop)

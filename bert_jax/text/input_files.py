@@ -123,9 +123,9 @@ def file_mode(path: str) -> int:
         raise explain_os_error(error) from error
 
 
-def warn_of_left_out(place: str, counts: Counter[str]) -> None:
+def warn_of_left_out(location: str, counts: Counter[str]) -> None:
     if parts := [pluralize(count, noun) for noun, count in counts.items() if count]:
-        warn_caller(f"{place}: left out {' and '.join(parts)}")
+        warn_caller(f"{location}: left out {' and '.join(parts)}")
 
 
 def fetch_from_hub(given: str) -> str:

@@ -94,11 +94,11 @@ def strip_inline_markup(text: str) -> str:
     >>> strip_inline_markup("a **bold _move_**, `2 * 3 * 4`, snake_case_name, &lt;br> and <br> <https://x.org>")
     'a bold move, 2 * 3 * 4, snake_case_name, <br> and  https://x.org'
     """
-    parts, place = [], 0
+    parts, position = [], 0
     for code in CODE.finditer(text):
-        parts += [strip_links_and_emphasis(text[place : code.start()]), code[2].strip()]
-        place = code.end()
-    return "".join([*parts, strip_links_and_emphasis(text[place:])]).strip()
+        parts += [strip_links_and_emphasis(text[position : code.start()]), code[2].strip()]
+        position = code.end()
+    return "".join([*parts, strip_links_and_emphasis(text[position:])]).strip()
 
 
 def strip_links_and_emphasis(text: str) -> str:

@@ -99,7 +99,7 @@ def match_columns(where: str, row: Mapping, names: Iterable[str]) -> list[str]:
     return columns
 
 
-def table_place(where: str) -> str:
+def table_location(where: str) -> str:
     """Return the place to name for an error that all rows share: for a file with a header, the file.
 
     >>> table_place("a.csv row 2"), table_place("a.jsonl row 2")

@@ -186,9 +186,11 @@ class Tokenizer:
 
     def _sides(self, texts: Sequence[Text]) -> list[tuple[EncodedSubwords, EncodedSubwords | None]]:
         check_listed(texts)
-        for place, text in enumerate(texts):
+        for position, text in enumerate(texts):
             if not isinstance(text, str) and not (isinstance(text, tuple | list) and len(text) == 2):
-                raise BertJaxError(f"text {place} is {type_name(text)}, not a text or a pair: {text!r:.60}")
+                raise BertJaxError(
+                    f"text {position} is {type_name(text)}, not a text or a pair: {text!r:.60}"
+                )
         flat = [side for text in texts for side in ((text,) if isinstance(text, str) else text)]
         encoded = encode_in_batches(self.rust.encode_batch, sanitize_texts(flat))
         pieces = ((encoding.ids, encoding.offsets) for encoding in encoded)
@@ -295,7 +297,7 @@ def check_listed(texts) -> None:
 def sanitize_texts(texts: Sequence[str]) -> list[str]:
     """Replace lone surrogates, which a UTF-8 library refuses, with U+FFFD, one for one, so offsets stay valid."""
     check_listed(texts)
-    for place, text in enumerate(texts):
+    for position, text in enumerate(texts):
         if not isinstance(text, str):
-            raise BertJaxError(f"text {place} is {type_name(text)}, not a string: {text!r:.60}")
+            raise BertJaxError(f"text {position} is {type_name(text)}, not a string: {text!r:.60}")
     return [replace_surrogates(text) for text in texts]

@@ -42,8 +42,8 @@ def open_tokenizer(directory) -> Tokenizer:
     except UnicodeDecodeError as error:
         raise BertJaxError(f"{directory}: vocabulary not in UTF-8 ({error}); fetch it again") from error
     except BertJaxError as error:
-        place = "" if str(error).startswith(str(directory)) else f"{directory}: "
-        raise BertJaxError(f"{place}{error}") from error
+        location = "" if str(error).startswith(str(directory)) else f"{directory}: "
+        raise BertJaxError(f"{location}{error}") from error
     files = ", ".join(("tokenizer.json", "vocab.txt", "vocab.json and merges.txt", *MODEL_FILES))
     of_model = "" if (directory / "config.json").is_file() else " and no config.json"
     raise BertJaxError(f"{directory}: no tokenizer{of_model}; it needs one of {files}")

@@ -84,11 +84,11 @@ def strip_templates_and_tables(text: str) -> str:
 
 def remove_spans(text: str, spans: list[tuple[int, int]]) -> str:
     """Remove spans, which must be in order and must not overlap."""
-    parts, place = [], 0
+    parts, position = [], 0
     for start, end in spans:
-        parts.append(text[place:start])
-        place = end
-    return "".join([*parts, text[place:]])
+        parts.append(text[position:start])
+        position = end
+    return "".join([*parts, text[position:]])
 
 
 def replace_links(text: str, files: Collection[str]) -> str:
@@ -98,16 +98,16 @@ def replace_links(text: str, files: Collection[str]) -> str:
     'Cats are kept. Sources'
     """
     open_links: list[list[str]] = [[]]
-    place = 0
+    position = 0
     for bracket in BRACKETS.finditer(text):
-        open_links[-1].append(text[place : bracket.start()])
-        place = bracket.end()
+        open_links[-1].append(text[position : bracket.start()])
+        position = bracket.end()
         if bracket[0] == "[[" and len(open_links) <= DEEPEST:
             open_links.append([])
         elif bracket[0] == "]]" and len(open_links) > 1:
             link = "".join(open_links.pop())
             open_links[-1].append(link_text(link, files))
-    open_links[-1].append(text[place:])
+    open_links[-1].append(text[position:])
     return "".join("".join(parts) for parts in open_links)
 
 

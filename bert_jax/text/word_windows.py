@@ -50,25 +50,25 @@ def assign(words: Sequence[str], windows: Sequence[Encoding], overlap: int) -> l
     # The offset of the space before each word: byte-level BPE may make it a token, which is then the word's first.
     spaces = [0, *accumulate(len(word) + 1 for word in words)][: len(words)]
     first: dict[int, int] = {}  # word -> index of its first token in the whole text
-    places: list[list[tuple[int, int]]] = []
+    indices: list[list[tuple[int, int]]] = []
     start = 0
     for window in windows:
-        places.append([])
+        indices.append([])
         span = window.spans[0]
         for position in span:
             word = bisect_right(spaces, window.offsets[position][0]) - 1
             token = start + position - span.start
             if first.setdefault(word, token) == token:
-                places[-1].append((word, position))
+                indices[-1].append((word, position))
         start += len(span) - overlap
     assigned = [WordWindow(window, []) for window in windows]
-    for word, n, position in choose_central_windows(windows, places):
+    for word, n, position in choose_central_windows(windows, indices):
         assigned[n].words.append((position, word))
     return assigned
 
 
 def choose_central_windows(
-    windows: Sequence[Encoding], places: Iterable[Iterable[tuple[Place, int]]], count_itself: bool = False
+    windows: Sequence[Encoding], indices: Iterable[Iterable[tuple[Place, int]]], count_itself: bool = False
 ) -> list[tuple[Place, int, int]]:
     """Choose for each place of a text the window with the most context on the place's shorter side.
 
@@ -77,10 +77,10 @@ def choose_central_windows(
     windows that differ by one token.
     """
     best: dict[Place, tuple[int, int, int]] = {}
-    for n, (window, pairs) in enumerate(zip(windows, places, strict=True)):
+    for n, (window, pairs) in enumerate(zip(windows, indices, strict=True)):
         last = len(window.input_ids) - (not count_itself)
-        for place, position in pairs:
+        for index, position in pairs:
             shown = min(position, last - position)
-            if place not in best or shown > best[place][0]:
-                best[place] = shown, n, position
-    return [(place, n, position) for place, (_, n, position) in sorted(best.items())]
+            if index not in best or shown > best[index][0]:
+                best[index] = shown, n, position
+    return [(index, n, position) for index, (_, n, position) in sorted(best.items())]

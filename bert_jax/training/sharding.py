@@ -52,16 +52,24 @@ def make_mesh(config: MeshConfig, devices: Sequence[jax.Device] | None = None) -
 def order_in_ring(devices: Sequence[jax.Device]) -> list[jax.Device]:
     """Return the devices of a flat slice in an order in which each is linked to the next, and the last to the first;
     [] if they are not a flat slice."""
-    places = {tuple(device.coords): device for device in devices if device.platform == "tpu"}
-    width, height, depth = (max(side) + 1 for side in zip(*places, strict=True)) if places else (0, 0, 0)
-    if len(places) != len(devices) or width * height != len(devices) or depth != 1 or width < 2 or height % 2:
+    by_coordinates = {tuple(device.coords): device for device in devices if device.platform == "tpu"}
+    width, height, depth = (
+        (max(side) + 1 for side in zip(*by_coordinates, strict=True)) if by_coordinates else (0, 0, 0)
+    )
+    if (
+        len(by_coordinates) != len(devices)
+        or width * height != len(devices)
+        or depth != 1
+        or width < 2
+        or height % 2
+    ):
         return []
     # Along the first row, through the other rows to and fro, and back through the first column.
     path = [(x, 0) for x in range(width)]
     for y in range(1, height):
         path += [(x, y) for x in (range(width - 1, 0, -1) if y % 2 else range(1, width))]
     path += [(0, y) for y in range(height - 1, 0, -1)]
-    return [places[x, y, 0] for x, y in path]
+    return [by_coordinates[x, y, 0] for x, y in path]
 
 
 def is_split_over_data(config: MeshConfig, mesh: Mesh) -> bool:

@@ -36,17 +36,17 @@ def test_files_are_listed(address, expected, store):
     files = Bucket(store.address(address)).list_files()
     assert sorted(files) == sorted(expected)
     for file in files.values():
-        assert file.bytes == len(store.objects[str(file.place).removeprefix("s3://bucket/")])
+        assert file.bytes == len(store.objects[str(file.location).removeprefix("s3://bucket/")])
         assert file.changed_ns == WRITTEN * 10**9
 
 
 def test_what_is_uploaded_is_downloaded(store, tmp_path):
     for content in (b"", b"small", b"0123456789" * 3_000_000):
         (tmp_path / "given").write_bytes(content)
-        place = Bucket(store.address("folder/a b")) / "é.bin"
-        place.upload(tmp_path / "given")
+        location = Bucket(store.address("folder/a b")) / "é.bin"
+        location.upload(tmp_path / "given")
         assert store.objects == {"folder/a b/é.bin": content}
-        place.download(tmp_path / "copies/copy")
+        location.download(tmp_path / "copies/copy")
         assert (tmp_path / "copies/copy").read_bytes() == content
     Bucket(store.address("folder")).remove_folder()
     assert not store.objects

@@ -19,8 +19,8 @@ from bert_jax.predictions.kind import KINDS
 from bert_jax.tasks import load_config as load_task
 from bert_jax.tasks.classify import Config
 from bert_jax.text.encoding_options import EncodingOptions
-from tests.support.finetuning_runs import assert_cut_off_ends_alike, finetune
 from tests.support.encoded_windows import classify_windows, task_and_windows
+from tests.support.finetuning_runs import assert_cut_off_ends_alike, finetune
 from tests.support.tables import write_csv
 from tests.support.texts import marked_texts, random_texts
 

@@ -66,7 +66,7 @@ def rows_of(path: Path) -> list[tuple]:
     for segment in Index.open(path).segments:
         for row in range(len(segment.texts)):
             if segment.live is None or segment.live[row]:
-                name, start = segment.document_place(row)
+                name, start = segment.document_position(row)
                 payload = (
                     name,
                     segment.titles[segment.documents[row]],

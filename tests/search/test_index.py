@@ -41,7 +41,7 @@ def asked(index: Index, top: int = 10) -> list:
 def passages(index: Index) -> list[tuple[str, int, str, np.ndarray]]:
     """All that are there, by id and place: (id, start, what is read, vector)."""
     rows = [
-        (*segment.document_place(n), search_text(*segment.read_passage(n)), segment.vectors[n])
+        (*segment.document_position(n), search_text(*segment.read_passage(n)), segment.vectors[n])
         for segment in index.segments
         for n in range(len(segment.texts))
         if segment.live is None or segment.live[n]

@@ -58,7 +58,7 @@ def rank_by_max_sim(query: str, texts: dict) -> dict:
 
 def passages_of(index: Index) -> dict[tuple[str, int], str]:
     return {
-        segment.document_place(n): segment.search_text(n)
+        segment.document_position(n): segment.search_text(n)
         for segment in index.segments
         for n in range(len(segment.order))
         if segment.live is None or segment.live[n]

@@ -45,11 +45,11 @@ class ExampleOrder:
     def locate(self, length: int, examples: np.ndarray):
         """Return the corpus, plan, pass and index in the plan of examples, given their indices within the length."""
         mixture = Mixture(self.weights, random_key("mixture", self.seed, length))
-        owner, place = mixture(examples)
+        owner, position = mixture(examples)
         plan, turn, example = (np.empty_like(owner) for _ in range(3))
         for c in np.unique(owner):
             here = np.flatnonzero(owner == c)
-            plan[here], turn[here], example[here] = self._locate_in_passes(c, length, place[here])
+            plan[here], turn[here], example[here] = self._locate_in_passes(c, length, position[here])
         return owner, plan, turn, example
 
     def _locate_in_passes(self, c: int, length: int, indices: np.ndarray):
@@ -63,12 +63,12 @@ class ExampleOrder:
         round_, within = divmod(indices, ends[-1]) if len(ends) > plans else (np.zeros_like(indices), indices)
         plan = np.searchsorted(ends, within, side="right") - 1
         turn = round_ * plans + plan
-        place = within - ends[plan]
+        position = within - ends[plan]
         for t in np.unique(turn):
             here = turn == t
             size = len(self.plan(c, length, int(t) % plans))
-            place[here] = permuted(place[here], size, random_key("order", self.seed, c, length, t))
-        return plan, turn, place
+            position[here] = permuted(position[here], size, random_key("order", self.seed, c, length, t))
+        return plan, turn, position
 
     def read_rows(self, length: int, owner: np.ndarray, plan: np.ndarray, example: np.ndarray) -> np.ndarray:
         """Return the row of each example in its plan, given what `locate` returns."""
@@ -106,14 +106,14 @@ class Mixture:
     def __call__(self, examples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if len(self.counts) == 1:
             return np.zeros_like(examples), examples
-        corpus, place = np.empty_like(examples), np.empty_like(examples)
+        corpus, position = np.empty_like(examples), np.empty_like(examples)
         blocks = examples // BLOCK
         for block in np.unique(blocks):
             here = np.flatnonzero(blocks == block)
             shuffled = permuted(examples[here] % BLOCK, BLOCK, random_bits(self.key, block))
             corpus[here] = np.searchsorted(self.edges, shuffled, side="right") - 1
-            place[here] = block * self.counts[corpus[here]] + shuffled - self.edges[corpus[here]]
-        return corpus, place
+            position[here] = block * self.counts[corpus[here]] + shuffled - self.edges[corpus[here]]
+        return corpus, position
 
 
 def apportioned(weights: Sequence[float], total: int) -> np.ndarray:

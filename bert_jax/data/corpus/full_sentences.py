@@ -20,8 +20,8 @@ class Rows:
     spans: int  # most sequences in a row
     name: str = "full_sentences"
 
-    def make_rows(self, corpus_split: CorpusSplit, length: int, key, places: np.ndarray) -> Iterator[Part]:
-        documents = permuted(places, corpus_split.count, key)
+    def make_rows(self, corpus_split: CorpusSplit, length: int, key, positions: np.ndarray) -> Iterator[Part]:
+        documents = permuted(positions, corpus_split.count, key)
         start, size, document = cut_long_sentences(corpus_split, documents, length - 2)
         # before: the number of tokens before piece i. filled: the number of tokens up to and including piece i, with
         # [CLS] and [SEP] of each earlier document.

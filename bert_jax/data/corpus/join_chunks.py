@@ -97,13 +97,13 @@ def first_seen(chunks: Sequence[Path]) -> np.ndarray:
     first = np.zeros(total, bool)
     slices = -(-total // SLICE)
     for number in range(slices):
-        parts, places, offset = [], [], 0
+        parts, positions, offset = [], [], 0
         for rows in stored(chunks, "documents"):
             here = np.flatnonzero(rows[:, 0] % np.uint64(slices) == number)
             parts.append(rows[here])
-            places.append(here + offset)
+            positions.append(here + offset)
             offset += len(rows)
-        rows, where = np.concatenate(parts), np.concatenate(places)
+        rows, where = np.concatenate(parts), np.concatenate(positions)
         order = np.lexsort((where, rows[:, 1], rows[:, 0]))
         rows, where = rows[order], where[order]
         first[where] = np.append(True, (rows[1:] != rows[:-1]).any(axis=1))[: len(where)]
@@ -124,13 +124,16 @@ def count_repeated_lines(chunks: Sequence[Path]) -> tuple[int, int]:
 def mark_lowest_hashes(chunks: Sequence[Path], among: np.ndarray, count: int) -> np.ndarray:
     """Mark the `count` documents with the lowest hashes `among` those marked: a random choice that depends only on the
     texts."""
-    hashes, places, offset = np.empty(0, np.uint64), np.empty(0, np.int64), 0
+    hashes, positions, offset = np.empty(0, np.uint64), np.empty(0, np.int64), 0
     for rows in stored(chunks, "documents"):
         here = np.flatnonzero(among[offset : offset + len(rows)])
-        hashes, places = np.concatenate([hashes, rows[here, 0]]), np.concatenate([places, here + offset])
+        hashes, positions = (
+            np.concatenate([hashes, rows[here, 0]]),
+            np.concatenate([positions, here + offset]),
+        )
         order = np.argsort(hashes, kind="stable")[:count]
-        hashes, places = hashes[order], places[order]
+        hashes, positions = hashes[order], positions[order]
         offset += len(rows)
     chosen = np.zeros(len(among), bool)
-    chosen[places] = True
+    chosen[positions] = True
     return chosen

@@ -41,11 +41,11 @@ class Masking:
         else:
             chosen = choose_groups(self.number_groups(input_ids, maskable, keys), maskable, wanted, keys)
         row, position = np.nonzero(chosen)
-        place = np.arange(len(row)) - np.searchsorted(row, row)
+        column = np.arange(len(row)) - np.searchsorted(row, row)
         positions = np.zeros((len(input_ids), self.cap), np.int32)
         targets, target_weights = np.zeros_like(positions), np.zeros(positions.shape, np.float32)
-        positions[row, place], targets[row, place] = position, input_ids[row, position]
-        target_weights[row, place] = 1
+        positions[row, column], targets[row, column] = position, input_ids[row, position]
+        target_weights[row, column] = 1
         masked = input_ids.copy()
         masked[row, position] = self.replace(input_ids[row, position], position, keys[row])
         return {

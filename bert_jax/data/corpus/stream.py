@@ -226,11 +226,11 @@ def assemble(tokens: np.ndarray, table: np.ndarray, special: Special, length: in
     input_ids[np.arange(len(source)) + shift[owner]] = tokens[source]
     input_ids[(row + begin)[starts_cls]] = special.cls
     input_ids[(row + end - 1)[present]] = special.sep
-    place = np.arange(length)
-    attention_mask = (place < end[:, -1:]).astype(np.int32)
+    position = np.arange(length)
+    attention_mask = (position < end[:, -1:]).astype(np.int32)
     batch = {"input_ids": input_ids.reshape(rows, length), "attention_mask": attention_mask}
     if not packed:
-        return batch | {"token_type_ids": (place >= begin[:, 1:2]) * attention_mask}
+        return batch | {"token_type_ids": (position >= begin[:, 1:2]) * attention_mask}
     # Count the sequences that begin up to each position. Only spans that are present count.
     segment_ids = np.zeros((rows, length + 1), np.int32)
     np.add.at(segment_ids, (np.nonzero(present)[0], begin[present]), 1)

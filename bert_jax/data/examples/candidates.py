@@ -50,7 +50,7 @@ class Candidates(Example):
 
     grades: tuple[float, ...] = ()  # of each document
     scores: tuple[float, ...] = ()  # a teacher's score of each document; () without a teacher
-    places: tuple[str, ...] = ()  # where each document comes from, for messages
+    locations: tuple[str, ...] = ()  # where each document comes from, for messages
 
     @property
     def query(self) -> str:
@@ -62,7 +62,7 @@ class Candidates(Example):
 
     def pairs(self) -> list[Example]:
         """Return an example for each document: the pair of query and document, labelled with the grade."""
-        rows = zip(self.documents, self.grades, self.places, strict=True)
+        rows = zip(self.documents, self.grades, self.locations, strict=True)
         return [
             Example((self.query, text), grade, where, document=self.document) for text, grade, where in rows
         ]
@@ -92,8 +92,8 @@ def make_candidates(group: Group) -> Candidates:
             raise BadRowError(
                 f"{where}: the label is {least:g}; use 0 for not relevant and above 0 for relevant"
             )
-    places = (where,) * count
-    return Candidates(group.texts, None, where, "", group.document, grades, teacher_scores, places)
+    locations = (where,) * count
+    return Candidates(group.texts, None, where, "", group.document, grades, teacher_scores, locations)
 
 
 def merged_by_query(rows: Iterable[Candidates]) -> list[Candidates]:
@@ -104,18 +104,20 @@ def merged_by_query(rows: Iterable[Candidates]) -> list[Candidates]:
     for row in rows:
         first.setdefault(row.query, row)
         known = lists.setdefault(row.query, {})
-        for n, (text, grade, where) in enumerate(zip(row.documents, row.grades, row.places, strict=True)):
-            before, _, place = known.setdefault(text, (grade, row.scores[n : n + 1], where))
+        for n, (text, grade, where) in enumerate(zip(row.documents, row.grades, row.locations, strict=True)):
+            before, _, location = known.setdefault(text, (grade, row.scores[n : n + 1], where))
             if before != grade:
                 raise BertJaxError(
-                    f'{where}: the document "{text[:40]}" has the label {grade:g}, and {before:g} in {place} for the '
-                    "same query; correct one of them"
+                    f'{where}: the document "{text[:40]}" has the label {grade:g}, and {before:g} in {location} for '
+                    "the same query; correct one of them"
                 )
     merged = []
     for query, row in first.items():
-        grades, scores, places = zip(*lists[query].values(), strict=True)
+        grades, scores, locations = zip(*lists[query].values(), strict=True)
         scores = tuple(chain.from_iterable(scores))
-        merged.append(replace(row, text=(query, *lists[query]), grades=grades, scores=scores, places=places))
+        merged.append(
+            replace(row, text=(query, *lists[query]), grades=grades, scores=scores, locations=locations)
+        )
     return merged
 
 
@@ -141,5 +143,5 @@ def add_drawn_negatives(
         candidates,
         text=(*candidates.text, *drawn),
         grades=(*candidates.grades, *[0.0] * len(drawn)),
-        places=(*candidates.places, *[candidates.where] * len(drawn)),
+        locations=(*candidates.locations, *[candidates.where] * len(drawn)),
     )

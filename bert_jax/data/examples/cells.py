@@ -51,8 +51,8 @@ class ClassParser:
             raise BertJaxError(f"{where} holds {value if value != value else type_name(value)}, not a class")
         self.first.setdefault(type(value), (where, value))
         if len(self.first) > 1:
-            (place, first), _ = self.first.values()
-            types = f"{value!r} is {type_name(value)} but {first!r} of {place} is {type_name(first)}"
+            (location, first), _ = self.first.values()
+            types = f"{value!r} is {type_name(value)} but {first!r} of {location} is {type_name(first)}"
             raise BertJaxError(
                 f"{where}: mixed label types, {types}; write all of them as text or all as numbers"
             )
@@ -172,8 +172,8 @@ def parse_answers(where: str, passage: str, value, impossible) -> tuple[tuple[in
             problem = f"an answer is a text and the character it starts at, not {text!r}, {start!r}"
             raise BadRowError(f"{where}: {problem}")
         if start < 0 or not passage.startswith(text, start):
-            places = [match.start() for match in re.finditer(re.escape(text), passage)]
-            closest = min(places, key=lambda place: abs(place - start), default=None)
+            positions = [match.start() for match in re.finditer(re.escape(text), passage)]
+            closest = min(positions, key=lambda position: abs(position - start), default=None)
             hint = "nor anywhere else in it" if closest is None else f"but at {closest}; correct answer_start"
             raise BadRowError(f'{where}: answer "{text}" is not in its passage at character {start}, {hint}')
     return tuple(zip(starts, texts, strict=True))

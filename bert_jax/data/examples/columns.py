@@ -19,7 +19,7 @@ from bert_jax.data.examples.column_names import (
     WORDS,
 )
 from bert_jax.text import tables
-from bert_jax.text.tables import from_row_on, match_columns, no_columns, normalize_column, table_place
+from bert_jax.text.tables import from_row_on, match_columns, no_columns, normalize_column, table_location
 
 NAMES = ("text", "text_pair", "label", "id", "group")  # the fields of ExampleColumns that name a column
 SEPARATOR = ","
@@ -99,7 +99,7 @@ def check_columns(
         name for name, column in zip(named, match_columns(where, row, named), strict=True) if not column
     ]
     unknown = {field: what for field, (what, column) in evident.items() if not column}
-    complaint = table_place(where)
+    complaint = table_location(where)
     if missing:
         complaint += f" has {no_columns(row, missing)}"
     if unknown:

@@ -199,12 +199,12 @@ def pair_classes(order: np.ndarray, classes: Sequence[int]) -> np.ndarray:
     >>> pair_classes(np.array([0, 1, 2, 3, 4]), classes=[7, 8, 8, 7, 7]).tolist()
     [0, 3, 1, 2, 4]
     """
-    waiting: dict[int, int] = {}  # class -> place of its example without a second one
+    waiting: dict[int, int] = {}  # class -> position of its example without a second one
     firsts = []
-    for place, index in enumerate(order):
+    for position, index in enumerate(order):
         first = waiting.pop(classes[index], None)
         if first is None:
-            waiting[classes[index]] = first = place
+            waiting[classes[index]] = first = position
         firsts.append(first)
     return order[np.argsort(firsts, kind="stable")]
 

@@ -26,7 +26,7 @@ from bert_jax.data.examples.column_names import (
 from bert_jax.data.examples.columns import ExampleColumns, LocatedRow, check_columns, find_usual_column
 from bert_jax.data.examples.row_parsing import peek_readable_row
 from bert_jax.text import tables
-from bert_jax.text.tables import match_columns, normalize_column, table_place
+from bert_jax.text.tables import match_columns, normalize_column, table_location
 
 FIRST = 1000  # the number of rows at the start of a table that decide what its columns hold
 NUMBER = re.compile(r"[-+]?\d[\d.,]*")
@@ -78,7 +78,7 @@ class GroupColumns:
         texts = named or list_text_columns(some, {known, document[0]})
         if not texts:
             raise BertJaxError(
-                f"{table_place(where)}: no column was found that holds text; name the columns of texts with "
+                f"{table_location(where)}: no column was found that holds text; name the columns of texts with "
                 f"{texts_setting()}"
             )
         whole = document[0] or self.find_group(match_columns(where, row, self.usual_groups), texts, known)

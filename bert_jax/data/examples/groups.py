@@ -39,7 +39,7 @@ from bert_jax.data.examples.group_columns import (
 from bert_jax.data.examples.row_parsing import parse_examples
 from bert_jax.data.randomness import random_key
 from bert_jax.text import tables
-from bert_jax.text.tables import BadRowError, Row, match_columns, normalize_column, table_place, type_name
+from bert_jax.text.tables import BadRowError, Row, match_columns, normalize_column, table_location, type_name
 
 FEW = 10  # a column with less than one distinct value in this many rows looks like a label
 
@@ -142,11 +142,11 @@ def parse_groups(spec: str, columns: GroupColumns, make: Callable[[Group], E]) -
                     f'{where}: column "{column}" is an empty list beside a score; leave the row out'
                 )
         value = read_label_cell(where, row, columns.score, need_label=True)
-        place = f'{where}: column "{columns.score}"'
+        location = f'{where}: column "{columns.score}"'
         if len(texts) == 1:
             return replace(group, alike=str(value).strip())
         values = value if isinstance(value, list | tuple) else [value]
-        return replace(group, scores=tuple(parse_number_cell(place, score) for score in values))
+        return replace(group, scores=tuple(parse_number_cell(location, score) for score in values))
 
     yield from parse_examples(
         rows, lambda where, row: make(parse_group(where, row)), columns.skip_bad, is_whole=True
@@ -160,7 +160,7 @@ def refuse_few_values(some: Sequence[LocatedRow], names: Sequence[str]) -> None:
         count = len({str(row.get(name)) for _, row in some})
         if count * FEW < len(some):
             raise BertJaxError(
-                f'{table_place(some[0][0])}: column "{name:.40}" repeats {pluralize(count, "value")} in '
+                f'{table_location(some[0][0])}: column "{name:.40}" repeats {pluralize(count, "value")} in '
                 f"{pluralize(len(some), 'row')}, so it looks like a label, not a text; name the columns of texts with "
                 f"{texts_setting()}"
             )

@@ -76,9 +76,9 @@ def flatten_squad(name: str, articles: Iterable) -> Iterator[LocatedRow]:
             where = f"{name} article {a}, paragraph {p}"
             beside = {CONTEXT: get_cell(where, paragraph, CONTEXT), TITLES[0]: article.get(TITLES[0], "")}
             for q, question in enumerate(parse_list(where, get_cell(where, paragraph, "qas")), 1):
-                place = f"{where}, question {q}"
-                get_cell(place, question, QUESTION)
-                yield place, {**question, **beside}
+                location = f"{where}, question {q}"
+                get_cell(location, question, QUESTION)
+                yield location, {**question, **beside}
 
 
 def parse_questions(

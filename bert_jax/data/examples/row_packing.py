@@ -21,7 +21,7 @@ from bert_jax.text.tokenizer import ENCODER_INPUTS, Batch
 
 RowLayout = Literal["packed", "bucketed", "padded"]
 MOST_LENGTHS = 3  # the limit of usual row lengths: each length is another program to compile
-PLACE = "place"  # the name of a target: the index of a window within its step
+INDEX = "index"  # the name of a target: the index of a window within its step
 
 
 @dataclass(frozen=True)
@@ -234,11 +234,11 @@ def collate_rows(
                 for text, first in enumerate(window.encoding.text_starts):
                     batch["segment_ids"][row, begin + first : end] = slot * texts + text + 1
                     batch["cls_positions"][row, slot * texts + text] = begin + first
-            place = (row, slot)[: len(per_window)]
-            if PLACE in targets:
-                batch[PLACE][place] = i
+            index = (row, slot)[: len(per_window)]
+            if INDEX in targets:
+                batch[INDEX][index] = i
             for name, value in window.targets.items():
-                batch[name][(row, slice(begin, end)) if targets[name].each_token else place] = value
+                batch[name][(row, slice(begin, end)) if targets[name].each_token else index] = value
             begin = end
     return batch
 

@@ -75,14 +75,14 @@ class Shard:
             message = message.replace(copy, without_options(address))
         if not self.original:
             return message
-        place = re.compile(re.escape(self.source) + r"(?: (row|line) (\d+))?")
+        location = re.compile(re.escape(self.source) + r"(?: (row|line) (\d+))?")
 
-        def name_place(match: re.Match) -> str:
+        def name_location(match: re.Match) -> str:
             return (
                 f"{self.original} {match[1]} {int(match[2]) + self.first_row}" if match[1] else self.original
             )
 
-        return place.sub(name_place, message)
+        return location.sub(name_location, message)
 
 
 def list_shards(given: str) -> list[Shard]:
@@ -113,11 +113,11 @@ def list_bucket_shards(given: str) -> list[Shard]:
     for name, file in Bucket(given).list_files().items():
         if HIDDEN.search(name):
             left_out["hidden file"] += 1
-        elif file.place.name.startswith(NO_DATA):
+        elif file.location.name.startswith(NO_DATA):
             left_out[NO_DATA_FILE] += 1
         else:
             shards.append(
-                Shard((file.place.address,), shard_name(name), file.bytes, changed_ns=file.changed_ns)
+                Shard((file.location.address,), shard_name(name), file.bytes, changed_ns=file.changed_ns)
             )
     warn_of_left_out(without_options(given), left_out)
     if not shards:

@@ -119,8 +119,8 @@ def pair_keep_mask(queries, keys, seed, rate: float):
 
 def hash_kept_pairs(length: int, seed, rate: float):
     """Return the same for all pairs of a row, [L, L]."""
-    places = jnp.arange(length)
-    return pair_keep_mask(places[:, None], places[None], seed, rate)
+    indices = jnp.arange(length)
+    return pair_keep_mask(indices[:, None], indices[None], seed, rate)
 
 
 def drop(weights, kept, rate: float):

@@ -128,8 +128,8 @@ def draw_inputs(request: AttentionRequest) -> tuple:
 
 def packed_context(request: AttentionRequest) -> Context:
     """Return the context of a full row, of a row of two sequences with padding, and of a row of padding alone."""
-    place, length = np.arange(request.length), request.length
-    halves = np.where(place < length // 3, 1, np.where(place < length // 2, 2, 0))
+    position, length = np.arange(request.length), request.length
+    halves = np.where(position < length // 3, 1, np.where(position < length // 2, 2, 0))
     segment_ids = jnp.asarray(np.stack([np.ones(length), halves, np.zeros(length)]), jnp.int32)
     return Context((segment_ids > 0).astype(jnp.int32), segment_ids)
 

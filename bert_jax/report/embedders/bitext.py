@@ -24,7 +24,7 @@ class Bitext:
 
     def __init__(self, eval_config: EmbedderEvalConfig, groups: Sequence[Group]):
         self.what = f"{len(groups):,} pairs of texts of {eval_config.data}"
-        self.places = [group.where for group in groups]
+        self.locations = [group.where for group in groups]
         self.first, self.second = ([group.texts[n] for group in groups] for n in range(2))
         for name, side in (("first", self.first), ("second", self.second)):
             if 2 * len(distinct := set(side)) < len(side):
@@ -32,16 +32,16 @@ class Bitext:
                     f"{eval_config.data}: the {name} of its two texts has {len(distinct):,} values in {len(side):,} "
                     "rows; if they are labels, name their column with --label"
                 )
-        self.notes = note_duplicates([*zip(self.first, self.second, strict=True)], self.places, "pairs")
+        self.notes = note_duplicates([*zip(self.first, self.second, strict=True)], self.locations, "pairs")
 
     def measure(self, embedder) -> RetrievalResults:
         first, notes = embedder.encode_texts(self.first, "first texts")
         second, more = embedder.encode_texts(self.second, "second texts")
         target = Translations(self.first, self.second)
-        forward = target.rank_translations(self.places, first, second, FORWARD)
+        forward = target.rank_translations(self.locations, first, second, FORWARD)
         cosines = Cosines.from_vectors(first, second[target.kept], forward.relevant, PARTNER)
         back = Translations(self.second, self.first)
-        backward = back.rank_translations(self.places, second, first, BACKWARD)
+        backward = back.rank_translations(self.locations, second, first, BACKWARD)
         searches = [forward, backward]
         return RetrievalResults(
             embedder.name,
@@ -70,10 +70,10 @@ class Translations:
         self.translations = [list(dict.fromkeys(known[text])) for text in texts]
 
     def rank_translations(
-        self, places: Sequence[str], vectors: np.ndarray, others: np.ndarray, name: str
+        self, locations: Sequence[str], vectors: np.ndarray, others: np.ndarray, name: str
     ) -> SearchResults:
         order, scores = zip(*search_exact(vectors, others[self.kept], None), strict=True)
-        shown = [f"{place}: {text}" for place, text in zip(places, self.texts, strict=True)]
+        shown = [f"{position}: {text}" for position, text in zip(locations, self.texts, strict=True)]
         return SearchResults(shown, self.others, self.translations, order, scores, name)
 
     def score_rows(self, search: SearchResults) -> np.ndarray:

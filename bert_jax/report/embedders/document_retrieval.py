@@ -171,9 +171,9 @@ class RetrievalResults(EmbedderResults):
     def worst_examples(self) -> ExampleTable:
         """The queries of lowest quality; ties: the worst place of a relevant text first, then the highest top score."""
         keys = [
-            (value, -place, -search.highest_score(q), s, q)
+            (value, -position, -search.highest_score(q), s, q)
             for s, (search, quality) in enumerate(zip(self.searches, self.quality, strict=True))
-            for q, (value, place) in enumerate(
+            for q, (value, position) in enumerate(
                 zip(quality.tolist(), search.first_ranks.tolist(), strict=True)
             )
         ]

@@ -70,8 +70,8 @@ class EvaluatedIndex(EvaluatedEmbedder):
         if prompts != DOCUMENT_PROMPTS or not len(self.index):
             return super().encode_texts(texts, noun, prompts)
         stored = KeyIndex([segment.keys for segment in self.index.segments])
-        places = stored.find(content_keys([text.strip() for text in texts]))
-        held, missing = np.flatnonzero(places >= 0), np.flatnonzero(places < 0)
+        positions = stored.find(content_keys([text.strip() for text in texts]))
+        held, missing = np.flatnonzero(positions >= 0), np.flatnonzero(positions < 0)
         width = self.eval_config.dimensions or self.model.layout.vector_size
         vectors, notes = np.empty((len(texts), width), np.float32), list[str]()
         if len(missing):
@@ -79,7 +79,7 @@ class EvaluatedIndex(EvaluatedEmbedder):
                 [texts[n] for n in missing.tolist()], noun, prompts
             )
         if len(held):
-            rows = stored.rows(places[held], lambda number: self.index.segments[number].vectors)[:, :width]
+            rows = stored.rows(positions[held], lambda number: self.index.segments[number].vectors)[:, :width]
             vectors[held] = rows / np.maximum(np.linalg.norm(rows, axis=-1, keepdims=True), 1e-12)
         return vectors, [f"{len(held):,} of {len(texts):,} vectors of {noun} come from the index", *notes]
 
