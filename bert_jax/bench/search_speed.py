@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from bert_jax.bench.text_speed import sample_texts
-from bert_jax.bench.timing import FEWEST, PERCENTILES, Figures, Machine, Measured, Turn, seconds_alone, timed
+from bert_jax.bench.timing import FEWEST, PERCENTILES, Figures, Machine, Measured, Turn, timed, warmed_seconds
 from bert_jax.core.errors import BertJaxError
 from bert_jax.search.index import Index
 
@@ -46,9 +46,9 @@ def search_figures(search: Callable, queries: Sequence[str]) -> tuple[Figures, l
         for start in range(0, len(queries), BATCH):
             search(queries[start : start + BATCH])
 
-    seconds_alone(search, queries)
+    warmed_seconds(search, queries)
     search_batches()
-    alone = [timed(seconds_alone, search, queries) for _ in range(FEWEST)]
+    alone = [timed(warmed_seconds, search, queries) for _ in range(FEWEST)]
     batches = [timed(search_batches)[1] for _ in range(FEWEST)]
     milliseconds = 1e3 * np.array([seconds for seconds, _ in alone])
     figures = {f"one_query_p{p}_ms": float(np.percentile(milliseconds, p)) for p in PERCENTILES}

@@ -57,9 +57,9 @@ def text_figures(
 ) -> tuple[Figures, list[Turn]]:
     """Return the figures of a function of texts, and the turns that they come from."""
     _, first = timed(run, texts)
-    seconds_alone(run, texts)  # compiles every shape before it is timed
+    warmed_seconds(run, texts)  # compiles every shape before it is timed
     batches = timed_rounds(run, texts)
-    rounds = [timed(seconds_alone, run, texts) for _ in range(FEWEST)]
+    rounds = [timed(warmed_seconds, run, texts) for _ in range(FEWEST)]
     milliseconds = 1e3 * np.array([seconds for seconds, _ in rounds])  # [rounds, texts]
     short = np.argsort(lengths, kind="stable")[: max(len(texts) // 10, 1)]
     speed = len(texts) / float(np.median([turn.seconds for turn in batches]))
@@ -74,7 +74,7 @@ def text_figures(
     return figures, [*batches, *(turn for _, turn in rounds)]
 
 
-def seconds_alone(run: Callable[[Sequence[str]], object], texts: Sequence[str]) -> list[float]:
+def warmed_seconds(run: Callable[[Sequence[str]], object], texts: Sequence[str]) -> list[float]:
     """Return the seconds of each text in a call of its own."""
     seconds = []
     for text in texts:

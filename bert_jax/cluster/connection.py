@@ -37,7 +37,7 @@ def require_ray() -> None:
 
 
 @contextmanager
-def connected(address: str) -> Iterator[ModuleType]:
+def connect(address: str) -> Iterator[ModuleType]:
     """Connect to a cluster while the block runs, and yield the module `ray`."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     import ray

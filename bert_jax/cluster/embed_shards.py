@@ -21,7 +21,7 @@ from bert_jax.search.cache import KEY, content_keys
 from bert_jax.search.embed_file import (
     EmbedSettings,
     describe_clipped,
-    embed_windows,
+    embed_chunks,
     read_texts,
 )
 from bert_jax.search.stored_vectors import KEYS
@@ -95,7 +95,7 @@ class EmbedShards(ModelShards):
             npy_writer(keys, KEY, shared=True) as array,
             vector_writer(path, TYPES[quantized], shared=True) as append,
         ):
-            for texts, vectors in embed_windows(embed, read_texts(shard.source, self.column)):
+            for texts, vectors in embed_chunks(embed, read_texts(shard.source, self.column)):
                 array.append(content_keys(texts))
                 numbers = np.arange(len(texts)) + shard.first_row + rows + 1
                 if kind.columns:

@@ -14,7 +14,7 @@ from bert_jax.cluster.worker import ClusterOptions, ShardWork, WriteShard
 from bert_jax.core.bucket import is_bucket
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.hashes import json_digest
-from bert_jax.data.corpus.chunks import ChunkSettings, make_chunks_alone
+from bert_jax.data.corpus.chunks import ChunkSettings, make_chunks_in_process
 from bert_jax.data.corpus.join_chunks import stored
 from bert_jax.data.corpus.prepare import chunk_settings
 from bert_jax.data.shards.cut_file import CutFile
@@ -91,7 +91,7 @@ class PrepareParts(ShardWork):
             source.inputs = [
                 copy for copy, name in zip(part.sources, part.copied_from, strict=True) if name in named
             ]
-        chunks = list(make_chunks_alone(source, self.recipe, self.folder.path / part.name, tokenizer))
+        chunks = list(make_chunks_in_process(source, self.recipe, self.folder.path / part.name, tokenizer))
         documents = sum(map(len, stored(chunks, "document_sentences")))
         return self.describe_written(documents, chunks, **source.counts())
 

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import TypeVar
 from uuid import uuid4
 
-from bert_jax.cluster.connection import check_reachable, connected
+from bert_jax.cluster.connection import check_reachable, connect
 from bert_jax.cluster.dispatch import Dispatcher
 from bert_jax.cluster.worker import ClusterOptions, ModelShards, ShardWork, plan_workers
 from bert_jax.core.bucket import Bucket, is_bucket, without_options
@@ -108,7 +108,7 @@ def complete_shards(
     missing = [shard for shard in shards if shard.name not in before]
     if not missing:
         return list(before.values())
-    with connected(options.address) as ray:
+    with connect(options.address) as ray:
         dispatcher = Dispatcher(ray, work, missing, work.folder.job.verb, len(before))
         dispatcher.run(plan_workers(ray, options, len(missing)))
     if failures := dispatcher.failures:
@@ -135,7 +135,7 @@ def estimate(options: ClusterOptions, work: ShardWork, shards: list[Shard]) -> s
     if not size:
         raise BertJaxError("every input is empty: there is nothing to do")
     shard = sorted(shards, key=lambda shard: shard.size)[len(shards) // 2]  # of the usual size
-    with connected(options.address) as ray:
+    with connect(options.address) as ray:
         plan = plan_workers(ray, options, len(shards))
         # Twice, because programs are compiled for the first.
         tried = [shard, replace(shard, name=f"{shard.name}-again")]

@@ -101,14 +101,14 @@ def measure_models(args, command: str) -> None:
     settings = EvaluationSettings(
         skip_bad=args.skip_bad, dimensions=args.dimensions, command=command, **given
     )
-    models = [open_measured(name, engine_of(args)) for name in args.compare or [args.model]]
+    models = [open_to_evaluate(name, engine_of(args)) for name in args.compare or [args.model]]
     evaluation, table = evaluate_models(models, settings)
     if table:
         print_line(table)
     print(evaluation.format(args.json))
 
 
-def open_measured(name: str, computed: dict):
+def open_to_evaluate(name: str, computed: dict):
     """Return the model or the index of a directory, or the name of BM25, which has none."""
     from bert_jax.inference.engine import open_directory
     from bert_jax.report.embedders.evaluated_embedder import BM25

@@ -26,7 +26,7 @@ def json_digest(value) -> str:
     return blake2b(json.dumps(value, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
-def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
+def seal(content: Mapping[str, Any]) -> dict[str, Any]:
     """Return the content with its own hash added under the key SELF."""
     return {**content, SELF: json_digest(content)}
 
@@ -89,7 +89,7 @@ def describe_mismatch(directory: Path, name: str, size: int) -> str | None:
 def write_hashes(directory: Path) -> None:
     """Write the list of the files of a model directory, without those of nested models, which have their own lists."""
     files = collect_file_facts(directory, sorted(list_file_names(directory)))
-    write_json(directory / FILE, sealed({"files": files}))
+    write_json(directory / FILE, seal({"files": files}))
 
 
 def list_file_names(directory: Path) -> Iterator[str]:

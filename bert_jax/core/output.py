@@ -85,7 +85,7 @@ def atomic_directory(directory: Path, replaces: Collection[str] = ()) -> Iterato
                 sync_to_disk(path)
             keep_mode(new, directory, 0o777)
             refuse_replacing(directory, replaces)
-            take_place(new, directory)
+            replace_directory(new, directory)
 
 
 @contextmanager
@@ -319,7 +319,7 @@ def keep_mode(new: Path, path: Path, default: int) -> None:
         new.chmod(default & ~umask)
 
 
-def take_place(new: Path, directory: Path) -> None:
+def replace_directory(new: Path, directory: Path) -> None:
     try:
         new.rename(directory)  # works if it does not exist or is empty
         return

@@ -66,7 +66,7 @@ def count_heads(key, counts: np.ndarray) -> np.ndarray:
     return total
 
 
-def permuted(indices, n: int, key) -> np.ndarray:
+def permute(indices, n: int, key) -> np.ndarray:
     """Apply a keyed permutation of range(n) to `indices`: a shuffle of any size without a buffer.
 
     A Feistel network permutes range(the next power of four). A value that falls outside range(n) is permuted again

@@ -58,12 +58,12 @@ def export_onnx(source, output, quantization: str | None = None) -> list[Exporte
         path = new / ONNX_FILE
         path.parent.mkdir()
         save_onnx(path, make_model(model.layout, directory.read_params(), model.scope.is_fitted))
-        exact = measured(path, model)
+        exact = verify_file(path, model)
         require_equal_outputs(exact.difference, "ONNX Runtime", source, output)
         files = [exact]
         if quantization:
             external = (path.parent / EXTERNAL_DATA).exists()
-            rounded = measured(quantize_file(path, quantization, external), model)
+            rounded = verify_file(quantize_file(path, quantization, external), model)
             if not rounded.difference.share <= MOST_ROUNDED:
                 raise BertJaxError(
                     f"{output} is not written: int8 changes the outputs by {rounded.difference.share:.0%} of their "
@@ -76,7 +76,7 @@ def export_onnx(source, output, quantization: str | None = None) -> list[Exporte
     return [replace(file, path=output / file.path.relative_to(new)) for file in files]
 
 
-def measured(path: Path, model: Encoder) -> ExportedFile:
+def verify_file(path: Path, model: Encoder) -> ExportedFile:
     session = OnnxSession(path)
     return ExportedFile(path, session.outputs, measure_difference(model, session))
 

@@ -13,7 +13,12 @@ from bert_jax.inference.batching import pad_batch, split_texts
 from bert_jax.inference.computations import HeadLogits, HiddenStates, QueryTokenVectors, SparseVectors
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.sparse_vectors import stack_vectors
-from bert_jax.inference.text_vectors import EmbeddingPipeline, PromptText, embedder_reading, prepare_texts
+from bert_jax.inference.text_vectors import (
+    EmbeddingPipeline,
+    PromptText,
+    embedder_encoding_options,
+    prepare_texts,
+)
 from bert_jax.models.heads import HEADS
 from bert_jax.text.encoding import Encoding, Text
 from bert_jax.text.encoding_options import EncodingOptions
@@ -102,11 +107,14 @@ def reads_pairs(model: Encoder, head: str | None) -> bool:
 
 def encode(model: Encoder, head: str | None, texts: Sequence[Text]) -> list[Encoding]:
     if model.layout.text_settings:
-        reading, texts = embedder_reading(model), prepare_texts(model.text_settings, texts, "")
+        encoding_options, texts = (
+            embedder_encoding_options(model),
+            prepare_texts(model.text_settings, texts, ""),
+        )
     else:
         apart = head is not None and HEADS[head].compares
-        reading = EncodingOptions(model.config.max_position_embeddings, separate_texts=apart)
-    return [encoding for (encoding,) in reading.encode(model.tokenizer, texts)]
+        encoding_options = EncodingOptions(model.config.max_position_embeddings, separate_texts=apart)
+    return [encoding for (encoding,) in encoding_options.encode(model.tokenizer, texts)]
 
 
 def model_outputs(

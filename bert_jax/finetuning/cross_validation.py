@@ -62,8 +62,10 @@ class Folds:
         examples, compares = task.train_examples, HEADS[task.head].compares
         # As `predict` reads them.
         most = task.layout.config.max_position_embeddings
-        reading = EncodingOptions(most, config.data.long_texts, separate_texts=compares)
-        windows = task.kind.reader.encode(data.tokenizer, [example.text for example in examples], reading)
+        encoding_options = EncodingOptions(most, config.data.long_texts, separate_texts=compares)
+        windows = task.kind.reader.encode(
+            data.tokenizer, [example.text for example in examples], encoding_options
+        )
         self.evaluator = PredictionEvaluator(task.kind, examples, windows)
         self.encoded_windows = make_encoded_windows(task.kind.targets, examples, windows)
         self.example_of_window = [window.example for window in self.encoded_windows]

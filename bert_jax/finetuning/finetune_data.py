@@ -198,8 +198,10 @@ def encode_windows(
     task: FinetuneTask, tokenizer: Tokenizer, data: ExamplesConfig, examples: Sequence[Example], what: str
 ) -> list[TextWindows]:
     """Encode each text, truncated or in windows; say how many are truncated, but not again in each fold."""
-    reading = EncodingOptions(data.max_length, data.long_texts, data.overlap, HEADS[task.head].compares)
-    windows = task.kind.reader.encode(tokenizer, [example.text for example in examples], reading)
+    encoding_options = EncodingOptions(
+        data.max_length, data.long_texts, data.overlap, HEADS[task.head].compares
+    )
+    windows = task.kind.reader.encode(tokenizer, [example.text for example in examples], encoding_options)
     if data.fold_index >= 0:
         return windows
     truncated = TruncationCounter(data.max_length)

@@ -21,7 +21,7 @@ class HFConfig(TypedDict, total=False):
     pad_token_id: int | None
     problem_type: str | None
     prediction_kind: str | None
-    may_be_missing: bool | None
+    allow_no_answer: bool | None
 
 
 def read_hf_config(directory: Path) -> tuple[dict, Path]:

@@ -52,10 +52,10 @@ def open_linear_layers(directory: Path, states: int) -> Tensors:
         width = next(iter(tensors.shapes.get("bias", ())), 0)
         is_linear = tensors.shapes == {"weight": (width, states), "bias": (width,)} and width
         if not is_linear or (name == SPARSE and width != 1):
-            held = ", ".join(f"{key} {[*shape]}" for key, shape in [*tensors.shapes.items()][:2])
+            described = ", ".join(f"{key} {[*shape]}" for key, shape in [*tensors.shapes.items()][:2])
             raise BertJaxError(
-                f"{path} holds {held or 'no tensor':.100}, not the weight and the bias of a layer that reads states "
-                f"of {states}; copy it again from its source"
+                f"{path} holds {described or 'no tensor':.100}, not the weight and the bias of a layer that reads "
+                f"states of {states}; copy it again from its source"
             )
         whole = whole.merge(tensors.renamed(partial(add_prefix, name)))
     return whole

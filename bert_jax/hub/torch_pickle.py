@@ -102,10 +102,10 @@ class Record:
 
 def read_torch_tensors(path: Path) -> tuple[dict[str, tuple[int, ...]], dict[str, Callable[[], np.ndarray]]]:
     """Return the shapes of the tensors and, for each, a function that reads it as a read-only array."""
-    return guarded(path, partial(described_tensors, path))
+    return refuse_damaged(path, partial(described_tensors, path))
 
 
-def guarded(path: Path, read: Callable):
+def refuse_damaged(path: Path, read: Callable):
     """Return what `read` returns; turn its errors into one line on what is wrong with the file."""
     try:
         return read()
@@ -132,7 +132,7 @@ def described_tensors(path: Path):
             record = records[tensor.storage.key]
             check_view(tensor, len(record.mapped), name)
             shapes[name] = tensor.shape
-            read[name] = partial(guarded, path, partial(view_tensor, tensor, record))
+            read[name] = partial(refuse_damaged, path, partial(view_tensor, tensor, record))
     return shapes, read
 
 
@@ -183,20 +183,20 @@ def read_zip(path: Path):
         raise BertJaxError("its numbers are not little-endian, the only byte order that is supported")
     storages = {name.removeprefix("data/"): record for name, record in records.items() if "data/" in name}
     with archive.open(entries["data.pkl"]) as file:
-        return unpickled(file), storages
+        return unpickle(file), storages
 
 
 def read_stream(path: Path):
     with open(path, "rb") as opened:
         # A memory map reads no more than the file has, whatever length the pickle claims.
         file: Any = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
-    if unpickled(file) != STREAM_MAGIC:
+    if unpickle(file) != STREAM_MAGIC:
         raise BertJaxError("not a torch checkpoint")
-    version, machine = unpickled(file), unpickled(file)
+    version, machine = unpickle(file), unpickle(file)
     if version != STREAM_VERSION or not isinstance(machine, dict) or machine.get("little_endian") is not True:
         raise BertJaxError("its layout is of another version or machine")
     unpickler = Unpickler(file)
-    described, keys, position = unpickler.load(), unpickled(file), file.tell()
+    described, keys, position = unpickler.load(), unpickle(file), file.tell()
     if not isinstance(keys, list) or not all(map(is_key, keys)):
         raise BertJaxError("its storages are not named by strings and integers")
     whole = np.frombuffer(file, np.uint8)
@@ -217,7 +217,7 @@ def map_file(path: Path) -> np.ndarray:
         return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
 
 
-def unpickled(file: IO[bytes]) -> Any:
+def unpickle(file: IO[bytes]) -> Any:
     return Unpickler(file).load()
 
 

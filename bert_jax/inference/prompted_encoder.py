@@ -1,7 +1,7 @@
 """What embedders and sparse embedders share: prompts, and how long the texts are that they read."""
 
 from bert_jax.inference.encoder import Encoder
-from bert_jax.inference.text_vectors import embedder_reading, find_prompt_name
+from bert_jax.inference.text_vectors import embedder_encoding_options, find_prompt_name
 
 
 class PromptedEncoder(Encoder):
@@ -17,7 +17,7 @@ class PromptedEncoder(Encoder):
     @property
     def max_seq_length(self) -> int:
         """The most tokens of a text that the model reads."""
-        return embedder_reading(self).max_length
+        return embedder_encoding_options(self).max_length
 
     def get_embedding_dimension(self) -> int:
         return self.layout.vector_size

@@ -18,7 +18,7 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import to_json
 from bert_jax.data.examples.columns import AUTODETECT, ExampleColumns
 from bert_jax.data.examples.example import Example
-from bert_jax.data.examples.row_parsing import peeked
+from bert_jax.data.examples.row_parsing import peek
 from bert_jax.inference.batching import tokens_per_batch
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.streaming import stream_results
@@ -101,7 +101,7 @@ class RowPredictor:
         """Return the input, and its examples, of which there is at least one."""
         given = PredictionInput(source, open_live_input() if source == "-" else None)
         columns = self.model.origin.complete_columns(columns)
-        first, examples = peeked(given.examples(columns, self.kind.reader))
+        first, examples = peek(given.examples(columns, self.kind.reader))
         if first is None:
             name = "standard input" if source == "-" else source
             raise BertJaxError(f"{name} is empty: there is nothing to predict")

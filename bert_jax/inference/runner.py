@@ -102,7 +102,7 @@ class Runner:
         """Return the kind of prediction of the model's head that is among `heads`."""
         return require_kind(self.layout, self.require_head(heads, what))
 
-    def reading(self, kind: Kind, long_texts: str = "truncate") -> EncodingOptions:
+    def encoding_options(self, kind: Kind, long_texts: str = "truncate") -> EncodingOptions:
         """Return how the model reads texts for this kind of prediction."""
         apart = HEADS[self.require_head(kind.heads, kind.name)].compares
         return EncodingOptions(self.config.max_position_embeddings, long_texts, separate_texts=apart)

@@ -24,7 +24,7 @@ class TextOutcome(NamedTuple):
 
 def advice_for(model: Runner, kind: Kind) -> str:
     """Return how a command or a function reads long texts whole; "" if the model cannot."""
-    return "" if model.reading(kind).separate_texts else windows_advice()
+    return "" if model.encoding_options(kind).separate_texts else windows_advice()
 
 
 class OutcomePipeline(TextPipeline[TextOutcome]):
@@ -42,13 +42,15 @@ class OutcomePipeline(TextPipeline[TextOutcome]):
         compares: bool = False,
     ):
         self.kind, self.compares = kind, compares
-        self.reading = model.reading(kind, long_texts)
+        self.encoding_options = model.encoding_options(kind, long_texts)
         wanted = HeadLogits(model.require_head(kind.heads, kind.name), len(model.labels), compares)
-        advice = "" if self.reading.separate_texts else WINDOWS_ADVICE
-        super().__init__(model, wanted, truncated or TruncationWarner(self.reading.max_length, advice))
+        advice = "" if self.encoding_options.separate_texts else WINDOWS_ADVICE
+        super().__init__(
+            model, wanted, truncated or TruncationWarner(self.encoding_options.max_length, advice)
+        )
 
     def preprocess(self, texts: Sequence) -> ModelInputs:
-        windows = self.kind.reader.encode(self.model.tokenizer, texts, self.reading)
+        windows = self.kind.reader.encode(self.model.tokenizer, texts, self.encoding_options)
         rows = [encoding for parts in windows for encoding in parts.encodings]
         return ModelInputs(texts, rows, [parts.encodings[0] for parts in windows], windows)
 
@@ -67,7 +69,7 @@ class OutcomePipeline(TextPipeline[TextOutcome]):
 
 def mean_state_vectors(model: Runner, texts: Sequence, long_texts: str = "truncate") -> np.ndarray:
     """Return the vectors [N, D] by which texts are compared: the mean states of the first window, normalized."""
-    windows = model.kind.reader.encode(model.tokenizer, texts, model.reading(model.kind, long_texts))
+    windows = model.kind.reader.encode(model.tokenizer, texts, model.encoding_options(model.kind, long_texts))
     first = [text.encodings[0] for text in windows]
     return np.stack(model.run(first, PooledStates("mean", normalize=True)))
 

@@ -33,13 +33,13 @@ class PromptedPipeline(TextPipeline[Result]):
         truncated: TruncationCounter | None,
     ):  # fmt: skip
         self.before = prompt_text(model.text_settings, prompt)
-        self.reading = embedder_reading(model, long_texts)
-        counter = truncated or TruncationWarner(self.reading.max_length, WINDOWS_ADVICE)
+        self.encoding_options = embedder_encoding_options(model, long_texts)
+        counter = truncated or TruncationWarner(self.encoding_options.max_length, WINDOWS_ADVICE)
         super().__init__(model, computation, counter)
 
     def preprocess(self, texts: Sequence) -> ModelInputs:
         prepared = prepare_texts(self.model.text_settings, texts, self.before)
-        windows = self.reading.encode(self.model.tokenizer, prepared)
+        windows = self.encoding_options.encode(self.model.tokenizer, prepared)
         rows = [window for parts in windows for window in parts]
         return ModelInputs(texts, rows, [parts[0] for parts in windows], windows)
 
@@ -85,7 +85,7 @@ class EmbeddingPipeline(PromptedPipeline[np.ndarray]):
         return vectors
 
 
-def embedder_reading(model: Runner, long_texts: str = "truncate") -> EncodingOptions:
+def embedder_encoding_options(model: Runner, long_texts: str = "truncate") -> EncodingOptions:
     """Return how the model reads texts to embed them."""
     longest = model.config.max_position_embeddings
     return EncodingOptions(min(model.text_settings.max_length or longest, longest), long_texts)

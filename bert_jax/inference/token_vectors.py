@@ -43,8 +43,8 @@ class TokenVectorPipeline(PromptedPipeline[np.ndarray]):
         pooling = choose_pooling(settings.pooling, pool_factor)
         self.pooling = pooling if pooling and task in pooling.tasks else None
         longest = settings.longest(task, model.config.max_position_embeddings)
-        reading = EncodingOptions(longest, long_texts)
-        if reading.long_texts == "windows":
+        encoding_options = EncodingOptions(longest, long_texts)
+        if encoding_options.long_texts == "windows":
             raise BertJaxError("a multi-vector embedder truncates long texts; leave long_texts out")
         computes = QueryTokenVectors if self.expansion and not self.expansion.attend else TokenVectors
         super().__init__(
@@ -52,7 +52,7 @@ class TokenVectorPipeline(PromptedPipeline[np.ndarray]):
             find_prompt_name(settings, PROMPTS[task]) if prompt is None else prompt,
             "truncate", truncated or TruncationWarner(longest),
         )  # fmt: skip
-        self.reading = reading
+        self.encoding_options = encoding_options
         self.is_compared = token_choice(settings, task, model.tokenizer)
         if computes is QueryTokenVectors:
             self.beside_shapes = ({"attended": ()},)

@@ -107,7 +107,7 @@ class EntailmentPipeline(OutcomePipeline):
         counter = truncated or TruncationWarner(model.config.max_position_embeddings)
         super().__init__(model, model.kind, truncated=counter)
         self.candidates, self.hypotheses = candidates, candidates.hypotheses(HYPOTHESIS)
-        self.reading = replace(self.reading, truncation="only_first")
+        self.encoding_options = replace(self.encoding_options, truncation="only_first")
         if self.kind.name != Classes.name:
             raise BertJaxError(
                 f"zero-shot classification needs a model that predicts entailment, and this one predicts "

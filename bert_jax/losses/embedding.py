@@ -78,10 +78,10 @@ def info_nce(
         scores = scale[rows][:, None] * products(rows)
         # Not a negative: a text equal to the anchor or to its right candidate, and the right candidate of an equal
         # anchor.
-        alike = (other_ids == right_ids[rows][:, None]) | (other_ids == anchor_ids[rows][:, None])
-        alike |= is_right & (anchor_ids[group] == anchor_ids[rows][:, None])
+        are_equal = (other_ids == right_ids[rows][:, None]) | (other_ids == anchor_ids[rows][:, None])
+        are_equal |= is_right & (anchor_ids[group] == anchor_ids[rows][:, None])
         paired = (group == rows[:, None]) & is_right
-        scores = jnp.where((paired | ~alike) & is_real[group], scores, NEVER)
+        scores = jnp.where((paired | ~are_equal) & is_real[group], scores, NEVER)
         return jax.nn.logsumexp(scores, -1) - jnp.where(paired, scores, 0).sum(-1)
 
     return weighted_loss(map_blocks(block_losses, jnp.arange(count)), is_real)
@@ -106,12 +106,12 @@ def guided(vectors, batch: dict, s: EmbeddingLossSettings) -> Loss:
 
     def block_losses(rows):
         wanted = (guide_vectors[rows, 0] * guide_vectors[rows, 1]).sum(-1) - s.margin
-        alike = (other_ids == ids[rows, 0][:, None]) | (other_ids == ids[rows, 1][:, None])
-        alike |= is_right & (ids[group, 0] == ids[rows, 0][:, None])
-        alike |= products_of(guide_vectors, rows) > wanted[:, None]
+        are_equal = (other_ids == ids[rows, 0][:, None]) | (other_ids == ids[rows, 1][:, None])
+        are_equal |= is_right & (ids[group, 0] == ids[rows, 0][:, None])
+        are_equal |= products_of(guide_vectors, rows) > wanted[:, None]
         paired = (group == rows[:, None]) & is_right
         scores = scale[rows][:, None] * products_of(student_vectors, rows)
-        scores = jnp.where((paired | ~alike) & is_real[group], scores, NEVER)
+        scores = jnp.where((paired | ~are_equal) & is_real[group], scores, NEVER)
         return jax.nn.logsumexp(scores, -1) - jnp.where(paired, scores, 0).sum(-1)
 
     return weighted_loss(map_blocks(block_losses, jnp.arange(count)), is_real)
@@ -123,8 +123,8 @@ def false_negatives(batch: dict) -> Loss:
     is_real, ids = batch["label_weights"] > 0, batch["ids"]
 
     def block_counts(rows):
-        alike = (ids[:, 1] == ids[rows, 1][:, None]) | (ids[:, 0] == ids[rows, 0][:, None])
-        return (alike & is_real & (jnp.arange(len(ids)) != rows[:, None])).sum(-1).astype(jnp.float32)
+        are_equal = (ids[:, 1] == ids[rows, 1][:, None]) | (ids[:, 0] == ids[rows, 0][:, None])
+        return (are_equal & is_real & (jnp.arange(len(ids)) != rows[:, None])).sum(-1).astype(jnp.float32)
 
     return weighted_loss(map_blocks(block_counts, jnp.arange(len(ids))), is_real)
 

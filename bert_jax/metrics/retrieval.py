@@ -51,7 +51,7 @@ def scores_of_query(ids: Sequence[str], grades: RelevanceGrades) -> dict[str, fl
     right, all_right = gains > 0, int((ideal > 0).sum())
     positions = np.flatnonzero(right) + 1
     of_cut = {
-        "ndcg": lambda cut: discounted(gains[:cut]) / discounted(ideal[:cut]),
+        "ndcg": lambda cut: discount(gains[:cut]) / discount(ideal[:cut]),
         "mrr": lambda cut: 1 / positions[0] if len(positions) and positions[0] <= cut else 0.0,
         "map": lambda cut: (np.arange(1, len(positions) + 1) / positions)[positions <= cut].sum() / all_right,
         "recall": lambda cut: right[:cut].sum() / all_right,
@@ -60,5 +60,5 @@ def scores_of_query(ids: Sequence[str], grades: RelevanceGrades) -> dict[str, fl
     return {f"{name}@{cut}": float(of_cut[name](cut)) for name, cuts in CUTOFFS.items() for cut in cuts}
 
 
-def discounted(gains: np.ndarray) -> float:
+def discount(gains: np.ndarray) -> float:
     return float((gains / np.log2(np.arange(2, len(gains) + 2))).sum())

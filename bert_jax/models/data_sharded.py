@@ -93,16 +93,16 @@ def sum_parts(values, axis: int, rounded: Callable):
     even = [axis] if size % 2 == 0 else [i for i, length in enumerate(part_shape) if length % 2 == 0]
     directions = (1, -1) if even else (1,)
 
-    def own_values(owner, number: int):
+    def owned_chunk(owner, number: int):
         part = jax.lax.dynamic_slice_in_dim(values, (owner % shards) * size, size, axis)
         return jnp.split(part, len(directions), even[0] if even else axis)[number]
 
     sums = []
     for number, direction in enumerate(directions):
         to_next = [(i, (i + direction) % shards) for i in range(shards)]
-        part_sum = own_values(here - direction, number)
+        part_sum = owned_chunk(here - direction, number)
         for step in range(2, shards + 1):
             part_sum = jax.lax.ppermute(rounded(part_sum), DATA, to_next).astype(values.dtype)
-            part_sum += own_values(here - step * direction, number)
+            part_sum += owned_chunk(here - step * direction, number)
         sums.append(part_sum)
     return jnp.concatenate(sums, even[0] if even else axis)

@@ -135,7 +135,7 @@ def log_losses(probability: np.ndarray, right: np.ndarray) -> np.ndarray:
 ApplyCalibration = Callable[[Calibration, ExampleIndices], CalibratedPredictions]
 
 
-def cross_fitted(
+def cross_fit(
     fits: Sequence[FitCalibration],
     apply: ApplyCalibration,
     documents: Sequence[str],

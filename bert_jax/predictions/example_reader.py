@@ -48,5 +48,7 @@ class ExampleReader:
         """Read unlabelled examples from the rows of a table; `first` is its first row."""
         return parse_labelled_texts(rows, columns, need_label=False)
 
-    def encode(self, tokenizer: Tokenizer, texts: Sequence, reading: EncodingOptions) -> list[TextWindows]:
-        return [TextWindows(encodings) for encodings in reading.encode(tokenizer, texts)]
+    def encode(
+        self, tokenizer: Tokenizer, texts: Sequence, encoding_options: EncodingOptions
+    ) -> list[TextWindows]:
+        return [TextWindows(encodings) for encodings in encoding_options.encode(tokenizer, texts)]

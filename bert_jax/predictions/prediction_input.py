@@ -10,7 +10,7 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.column_names import ID, NOT_PREDICTED_FROM, TEXTS
 from bert_jax.data.examples.columns import ColumnsFromTraining, ExampleColumns, LocatedRow, find_usual_column
 from bert_jax.data.examples.example import Example
-from bert_jax.data.examples.row_parsing import peek_readable_row, peeked
+from bert_jax.data.examples.row_parsing import peek, peek_readable_row
 from bert_jax.predictions.example_reader import ExampleReader
 from bert_jax.predictions.kind import Kind
 from bert_jax.text import tables
@@ -58,7 +58,7 @@ class PredictionInput:
     def line_rows(self) -> Iterator[LocatedRow]:
         """Read lines as JSON objects if the first line is one, otherwise each line as a text."""
         reader = LineReader(self.source, file=self.live)
-        first, lines = peeked(reader)
+        first, lines = peek(reader)
         if first and first.lstrip().startswith("{"):
             return tables.json_rows(reader.name, lines, keep_broken=True)
         return tables.number_rows(reader.name, ({TEXTS[0]: line.rstrip("\r\n")} for line in lines))

@@ -131,7 +131,7 @@ def passing(steps: list[np.ndarray], few: list[int]) -> float:
     # The probability of each number of wrong answers in a walk that has not passed yet.
     wrong, total = np.ones(1), 0.0
     for further, fewer in zip(steps, few, strict=True):
-        wrong = convolved(wrong, further)[: max(few)]
+        wrong = convolve(wrong, further)[: max(few)]
         total += wrong[:fewer].sum()
         wrong[:fewer] = 0
     return float(total)
@@ -142,7 +142,7 @@ def binomial(answers: int, precision: float) -> np.ndarray:
     return np.diff(bdtr(np.arange(answers + 1), answers, 1 - precision), prepend=0)
 
 
-def convolved(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def convolve(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     size = len(a) + len(b) - 1
     return np.fft.irfft(np.fft.rfft(a, size) * np.fft.rfft(b, size), size)
 

@@ -153,8 +153,8 @@ def are_tagged(texts: list, labels: list) -> bool:
         isinstance(label, list | tuple) for label in labels
     ):
         return False
-    alike = all(len(text) == len(label) for text, label in zip(texts, labels, strict=True))
-    return alike or any(len(text) != 2 for text in texts)
+    has_lengths = all(len(text) == len(label) for text, label in zip(texts, labels, strict=True))
+    return has_lengths or any(len(text) != 2 for text in texts)
 
 
 def infer_problem_type(labels: list) -> str:

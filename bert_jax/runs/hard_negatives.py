@@ -80,14 +80,16 @@ def mine_hard_negatives(
         limits = MiningLimits(negatives, range_min, range_max, **score_bounds(given, rescore is not None))
         data, further = stack.enter_context(open_tables(pairs, corpus))
         directory = stack.enter_context(open_model("model", model))
-        judge = "" if rescore is None else stack.enter_context(open_model("rescore", rescore))
+        rescorer = "" if rescore is None else stack.enter_context(open_model("rescore", rescore))
         if cache is None and output is None:
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="bert-jax-")))
         else:
             folder = require_path(f"{output}.cache" if cache is None else cache, "cache")
         columns = GroupColumns(tuple(name for name in (text, text_pair) if name), skip_bad=skip_bad)
         file = None if output is None else check_output(output, data, further)
-        table = MinedTable(MiningSettings(data, directory, folder, limits, columns, further, judge, scores))
+        table = MinedTable(
+            MiningSettings(data, directory, folder, limits, columns, further, rescorer, scores)
+        )
         rows = list(table.rows() if file is None else write_rows(file, table.rows()))
     if left := table.describe_anchors_left_out():
         warn_caller(spell_as_arguments(left))

@@ -177,7 +177,7 @@ def record_completion(run: OpenedRun, directory: Workdir, scores: dict[str, floa
         return
     steps = CheckpointFolder(directory.checkpoints).steps()
     completion = Completion(inputs=completion_inputs(run), step=max(steps, default=0), scores=scores)
-    write_json(directory.finished, hashes.sealed(completion))
+    write_json(directory.finished, hashes.seal(completion))
 
 
 def find_completion(run: OpenedRun, directory: Workdir) -> Completion | None:

@@ -14,7 +14,7 @@ from bert_jax.core.files import to_json
 from bert_jax.core.output import atomic_file, refuse_input
 from bert_jax.core.progress import Progress
 from bert_jax.core.terminal import pluralize
-from bert_jax.data.examples.row_parsing import peeked
+from bert_jax.data.examples.row_parsing import peek
 from bert_jax.data.examples.unlabelled_texts import read_unlabelled, split_columns
 from bert_jax.data.npy_writer import npy_writer
 from bert_jax.hub import model_directory as hub
@@ -23,7 +23,7 @@ from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.load import load
 from bert_jax.inference.runner import TextPipeline
 from bert_jax.inference.streaming import split_into_windows
-from bert_jax.inference.text_vectors import embedder_reading
+from bert_jax.inference.text_vectors import embedder_encoding_options
 from bert_jax.search import vector_shards
 from bert_jax.search.vector_files import TYPES, Quantizer
 from bert_jax.search.vector_kinds import kind_of
@@ -68,7 +68,7 @@ def write_vectors(
             """Yield the vectors of each window; for any output, no window crosses a shard's boundary."""
             nonlocal is_new
             is_new = True
-            for _, vectors in embed_windows(kind.open(model, **settings, truncated=truncated), some):
+            for _, vectors in embed_chunks(kind.open(model, **settings, truncated=truncated), some):
                 yield vectors
                 progress.reach(count)  # includes the texts of shards that exist already
 
@@ -96,13 +96,13 @@ def write_vectors(
 
 def read_texts(source: str, column: str) -> Iterator[str]:
     """Read the texts of an input, of which there is at least one."""
-    first, texts = peeked(read_unlabelled(source, column))
+    first, texts = peek(read_unlabelled(source, column))
     if first is None:
         raise BertJaxError(f"the input is empty: {source} has no text")
     return texts
 
 
-def embed_windows(embed: TextPipeline, texts: Iterable[str]) -> Iterator[tuple[list[str], Any]]:
+def embed_chunks(embed: TextPipeline, texts: Iterable[str]) -> Iterator[tuple[list[str], Any]]:
     """Yield texts and their vectors, window by window, none of which crosses a shard's boundary."""
     for part in vector_shards.split_texts(texts, vector_shards.TEXTS_PER_SHARD):
         for window in split_into_windows(part):
@@ -153,7 +153,7 @@ def shard_settings(
         normalize=model.embedder.normalize,
         prompt=settings["prompt"],
         long_texts=settings["long_texts"],
-        max_length=embedder_reading(model).max_length,
+        max_length=embedder_encoding_options(model).max_length,
         dimensions=settings["dimensions"] or model.layout.vector_size,
         quantization=quantize,
         shard=vector_shards.TEXTS_PER_SHARD,

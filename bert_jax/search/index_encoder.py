@@ -30,7 +30,7 @@ from bert_jax.inference.text_vectors import (
     QUERY_PROMPTS,
     EmbeddingPipeline,
     PromptedPipeline,
-    embedder_reading,
+    embedder_encoding_options,
     find_prompt_name,
     prompt_text,
 )
@@ -75,7 +75,7 @@ class IndexEncoder:
 
     @property
     def max_length(self) -> int:
-        return embedder_reading(self.model).max_length
+        return embedder_encoding_options(self.model).max_length
 
     @cached_property
     def facts(self) -> IndexedModel:

@@ -16,7 +16,7 @@ from typing import Any
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import read_json, write_json
-from bert_jax.core.hashes import SELF, FileFacts, check_version, is_sealed, sealed
+from bert_jax.core.hashes import SELF, FileFacts, check_version, is_sealed, seal
 from bert_jax.core.typed_json import coerce_json
 from bert_jax.search.language import AUTO, LANGUAGES
 from bert_jax.search.segment_files import REBUILD_REMEDY
@@ -243,4 +243,4 @@ def read_index_manifest(directory: Path) -> IndexManifest:
 
 
 def write_index_manifest(directory: Path, manifest: IndexManifest) -> None:
-    write_json(directory / INDEX_FILE, sealed(asdict(manifest)))
+    write_json(directory / INDEX_FILE, seal(asdict(manifest)))

@@ -27,7 +27,7 @@ from bert_jax.inference.text_vectors import (
     DOCUMENT_PROMPTS,
     QUERY_PROMPTS,
     EmbeddingPipeline,
-    embedder_reading,
+    embedder_encoding_options,
     find_prompt_name,
     prompt_text,
 )
@@ -50,7 +50,7 @@ class CachedEncoder:
         """Return the vectors [N, D] of texts, with the first of these prompts that the embedder has."""
         prompt = find_prompt_name(self.model.embedder, prompts)
         before = prompt_text(self.model.embedder, prompt)
-        truncated = TruncationCounter(embedder_reading(self.model).max_length)
+        truncated = TruncationCounter(embedder_encoding_options(self.model).max_length)
         compute = EmbeddingPipeline(self.model, prompt=prompt, normalize=True, truncated=truncated)
         vectors = RowCache(self.folder, "vectors", [self.embedder, before]).get_or_compute(texts, compute)
         if notice := truncated.notice():
@@ -196,13 +196,13 @@ def run_searches(
 def list_positives(groups: Sequence[Group], position: dict[str, int]) -> list[np.ndarray]:
     """Return, for each group, the indices of the anchors and positives of all groups that share its label, or its
     anchor if it has no label. `place` holds the index of each that is among the texts."""
-    alike: dict[str, set[int]] = defaultdict(set)
+    label: dict[str, set[int]] = defaultdict(set)
     for group in groups:
-        alike[group.alike or group.texts[0]].update(
+        label[group.label or group.texts[0]].update(
             position[text] for text in group.texts[:2] if text in position
         )
-    positions_by_name = {name: np.array(sorted(positions)) for name, positions in alike.items()}
-    return [positions_by_name[group.alike or group.texts[0]] for group in groups]
+    positions_by_name = {name: np.array(sorted(positions)) for name, positions in label.items()}
+    return [positions_by_name[group.label or group.texts[0]] for group in groups]
 
 
 @dataclass(frozen=True)

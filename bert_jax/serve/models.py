@@ -47,7 +47,7 @@ class PredictionPipeline(OutcomePipeline):
     def __init__(self, model: Any, options: RequestOptions):
         self.options, self.predictor = options, RowPredictor(model, options)
         kind = self.predictor.kind
-        counter = TruncationCounter(model.reading(kind).max_length)
+        counter = TruncationCounter(model.encoding_options(kind).max_length)
         super().__init__(model, kind, options.long_texts, counter, options.out_of_scope is not None)
 
     def postprocess(self, inputs: ModelInputs, outputs: list) -> Iterator[Any]:

@@ -16,7 +16,7 @@ from bert_jax.inference.sparse_vectors import SparsePipeline
 from bert_jax.inference.text_vectors import (
     EmbeddingPipeline,
     PromptedPipeline,
-    embedder_reading,
+    embedder_encoding_options,
     find_prompt_name,
 )
 from bert_jax.inference.token_vectors import TokenVectorPipeline, task_for
@@ -47,7 +47,7 @@ class OfTokenIds(PromptedPipeline):
                     "token ids must be this model's own, as /tokenize gives them, with its special tokens; send "
                     "texts instead. langchain-openai sends other ids unless check_embedding_ctx_length=False"
                 )
-            over = max(0, len(ids) - self.reading.max_length)
+            over = max(0, len(ids) - self.encoding_options.max_length)
             kept = [*ids[: len(ids) - over - 1], special.sep]
             rows.append(Encoding(kept, [0] * len(kept), [(0, 0)] * len(kept), over))
         return ModelInputs(texts, rows, rows, [[row] for row in rows])
@@ -77,7 +77,7 @@ class ServedEmbedder(ServedModel):
 
     @property
     def max_length(self) -> int:
-        return embedder_reading(self.model).max_length
+        return embedder_encoding_options(self.model).max_length
 
     def pipelines(self) -> list:
         return [self.pipeline(self.of_texts)]

@@ -133,11 +133,13 @@ def soft_loss(kind: Kind, logits, teacher_logits, weight, temperature: float) ->
 
 def open(config: Config, directories: ModelDirectories) -> tuple[ClassifierDistillTask, Epochs, Config]:
     init, teacher = directories[config.init], load(directories[config.teacher])
-    reading = TeacherReader(
+    teacher_reader = TeacherReader(
         teacher, require_distillable(teacher.kind, config.teacher), config.data.long_texts
     )
-    config = complete_config(config, teacher, reading)
-    plain, data, config = open_data(config, init, reading.kind.labels, read_examples=reading.read_examples)
+    config = complete_config(config, teacher, teacher_reader)
+    plain, data, config = open_data(
+        config, init, teacher_reader.kind.labels, read_examples=teacher_reader.read_examples
+    )
     task = ClassifierDistillTask(
         **vars(plain),
         temperature=config.temperature,
@@ -146,12 +148,12 @@ def open(config: Config, directories: ModelDirectories) -> tuple[ClassifierDisti
     )
     assert task.finish_inputs is not None
     data.targets = task.targets
-    data.train = reading.add_teacher_targets(data.train, task.finish_inputs.train)
-    data.validation = reading.add_teacher_targets(data.validation, task.finish_inputs.validation)
+    data.train = teacher_reader.add_teacher_targets(data.train, task.finish_inputs.train)
+    data.validation = teacher_reader.add_teacher_targets(data.validation, task.finish_inputs.validation)
     return task, data, config
 
 
-def complete_config(config: Config, teacher: Encoder, reading: "TeacherReader") -> Config:
+def complete_config(config: Config, teacher: Encoder, teacher_reader: "TeacherReader") -> Config:
     """Return the config with the values that follow from the teacher and from whether the texts have labels."""
     student, data = config.model, dataclasses.replace(config.data, folds=0)
     if config.init == config.teacher and not student.num_hidden_layers:
@@ -159,10 +161,13 @@ def complete_config(config: Config, teacher: Encoder, reading: "TeacherReader") 
             student, num_hidden_layers=max(teacher.config.num_hidden_layers // 2, 1)
         )
     config = dataclasses.replace(
-        config, problem_type=reading.kind.problem_type or reading.kind.name, model=student, data=data
+        config,
+        problem_type=teacher_reader.kind.problem_type or teacher_reader.kind.name,
+        model=student,
+        data=data,
     )
-    examples = reading.read_examples(data.train, data.columns, data.max_examples)
-    if any(example.where in reading.labelled_locations for example in examples):
+    examples = teacher_reader.read_examples(data.train, data.columns, data.max_examples)
+    if any(example.where in teacher_reader.labelled_locations for example in examples):
         return config
     if config.labels_weight:
         raise BertJaxError(f"{data.train} has no labels; leave labels_weight out")

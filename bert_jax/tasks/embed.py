@@ -161,8 +161,8 @@ def split_by_document(
     _, validation = train_validation_split(
         [group for groups in sets for group in groups], config.data.validation_ratio
     )
-    held = set(map(id, validation))
-    kept = [[group for group in groups if id(group) not in held] for groups in sets]
+    drawn = set(map(id, validation))
+    kept = [[group for group in groups if id(group) not in drawn] for groups in sets]
     for spec, groups in zip(config.data.train, kept, strict=True):
         if not groups:
             raise BertJaxError(

@@ -67,7 +67,7 @@ def dump_articles(name: str, lines: Iterable[str]) -> Iterator[Article]:
     """Yield the articles of a dump in constant memory, without redirects and pages that are not articles."""
     files = set(wikitext.FILES)
     root: Element | None = None
-    for number, event, element in parsed(name, lines):
+    for number, event, element in parse_elements(name, lines):
         tag = element.tag.rpartition("}")[2]  # without the namespace of the dump's version
         if root is None:
             root = element
@@ -85,7 +85,7 @@ def dump_articles(name: str, lines: Iterable[str]) -> Iterator[Article]:
             root.clear()
 
 
-def parsed(name: str, lines: Iterable[str]) -> Iterator[tuple[int, str, Element]]:
+def parse_elements(name: str, lines: Iterable[str]) -> Iterator[tuple[int, str, Element]]:
     """Parse XML; yield (line number, "start" or "end", element)."""
     parser: XMLPullParser = XMLPullParser(("start", "end"))
     number = 0

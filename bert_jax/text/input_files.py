@@ -182,7 +182,7 @@ def file_extension(name: str) -> str:
     return (Path(path.stem) if path.suffix in DECOMPRESS else path).suffix
 
 
-def decompressed(name: str, raw: io.BufferedReader) -> io.BufferedIOBase:
+def decompress(name: str, raw: io.BufferedReader) -> io.BufferedIOBase:
     return DECOMPRESS.get(Path(name.lower()).suffix, lambda raw: raw)(raw)
 
 

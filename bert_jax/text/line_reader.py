@@ -9,7 +9,7 @@ from functools import partial
 from typing import BinaryIO
 
 from bert_jax.core.errors import BertJaxError, first_line
-from bert_jax.text.input_files import decompressed
+from bert_jax.text.input_files import decompress
 
 LONGEST_LINE = 256 << 20  # bytes; a line takes several times its length in memory
 REMEDY = "convert it to UTF-8 text"
@@ -52,13 +52,13 @@ class LineReader:
     def __iter__(self) -> Iterator[str]:
         with explain_read_errors(self.name):
             if self.source == "-":
-                yield from self._decoded(self.file or standard_input())
+                yield from self._decode_lines(self.file or standard_input())
                 return
-            with open(self.source, "rb") as raw, decompressed(self.source, raw) as file:
+            with open(self.source, "rb") as raw, decompress(self.source, raw) as file:
                 self.position = raw.tell
-                yield from self._decoded(file)
+                yield from self._decode_lines(file)
 
-    def _decoded(self, file) -> Iterator[str]:
+    def _decode_lines(self, file) -> Iterator[str]:
         lines = iter(partial(file.readline, self.longest + 1), b"") if self.longest else file
         encoding = "utf-8-sig"
         for number, line in enumerate(lines, 1):
@@ -95,7 +95,7 @@ def explain_read_errors(name: str) -> Iterator[None]:
 
 
 def begins_with(name: str, start: bytes) -> bool:
-    with explain_read_errors(name), open(name, "rb") as raw, decompressed(name, raw) as file:
+    with explain_read_errors(name), open(name, "rb") as raw, decompress(name, raw) as file:
         return file.read(len(start)) == start
 
 

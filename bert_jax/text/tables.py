@@ -84,13 +84,13 @@ def match_columns(where: str, row: Mapping, names: Iterable[str]) -> list[str]:
     names = list(names)
     if all(name in row for name in names):
         return names
-    alike: dict[str, list[str]] = {normalize_column(name): [] for name in names if name}
+    same_name: dict[str, list[str]] = {normalize_column(name): [] for name in names if name}
     for column in row:
-        if (key := normalize_column(column)) in alike:
-            alike[key].append(column)
+        if (key := normalize_column(column)) in same_name:
+            same_name[key].append(column)
     columns = []
     for name in names:
-        meant = [name] if not name or name in row else alike[normalize_column(name)] or [""]
+        meant = [name] if not name or name in row else same_name[normalize_column(name)] or [""]
         if len(meant) > 1:
             raise BertJaxError(
                 f'{where}: "{name}" may be the column "{meant[0]}" or "{meant[1]}"; rename one of them'
@@ -163,7 +163,7 @@ def separated_rows(name: str, lines: Iterable[str], numbered: bool, tabs: bool) 
     tabs = tabs or "\t" in first  # as in the STS benchmark's .csv
     delimiter = ";" if first.count(";") > first.count(",") else ","
     header: list[str] = []
-    for number, cells in enumerate(tabbed(lines) if tabs else parse_csv_lines(name, lines, delimiter), 1):
+    for number, cells in enumerate(split_tabs(lines) if tabs else parse_csv_lines(name, lines, delimiter), 1):
         if not cells:
             continue
         where = f"{name} row {number}"
@@ -183,7 +183,7 @@ def separated_rows(name: str, lines: Iterable[str], numbered: bool, tabs: bool) 
         yield where, dict(zip(names, cells, strict=True))
 
 
-def tabbed(lines: Iterable[str]) -> Iterator[list[str]]:
+def split_tabs(lines: Iterable[str]) -> Iterator[list[str]]:
     for line in lines:
         line = line.rstrip("\r\n")
         yield line.split("\t") if line else []

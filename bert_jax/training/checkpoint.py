@@ -228,7 +228,7 @@ def write_checkpoint_manifest(directory: Path, position: dict) -> None:
     """Hash the directory's files and write the manifest; `position` says where the run was."""
     names = sorted(str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file())
     content = {"position": position, "files": hash_files(directory, names)}
-    write_json(directory / MANIFEST_FILE, hashes.sealed(content), indent=1)
+    write_json(directory / MANIFEST_FILE, hashes.seal(content), indent=1)
 
 
 def read_checkpoint_manifest(directory: Path) -> dict | None:

@@ -202,8 +202,8 @@ def gather_over_data(params: dict, parts: dict, whole: dict, dtypes: dict) -> di
 def local_data_shard(mesh: Mesh, batch: int) -> tuple[int, int]:
     """Return (index, count): this process makes the index-th of `count` equal parts of the batch."""
     # Any: the declared type allows None, which does not occur.
-    held: Any = NamedSharding(mesh, ROWS).addressable_devices_indices_map((batch,)).values()
-    parts = sorted({rows.indices(batch)[:2] for (rows,) in held})
+    addressable: Any = NamedSharding(mesh, ROWS).addressable_devices_indices_map((batch,)).values()
+    parts = sorted({rows.indices(batch)[:2] for (rows,) in addressable})
     first, size = parts[0][0], sum(stop - start for start, stop in parts)
     if parts[-1][1] - first != size or batch % size or first % size:
         raise BertJaxError(

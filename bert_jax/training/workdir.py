@@ -20,7 +20,7 @@ from typing import Any, NotRequired, TypedDict
 from bert_jax.core.config import build_config
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import read_json, write_atomically
-from bert_jax.core.hashes import check_version, is_inside_directory, is_sealed, sealed
+from bert_jax.core.hashes import check_version, is_inside_directory, is_sealed, seal
 from bert_jax.core.output import explain_os_errors, lock, refuse_replacing
 from bert_jax.core.terminal import print_line
 from bert_jax.core.typed_json import coerce_json
@@ -128,7 +128,7 @@ class Workdir:
             del content["self"]
             content["config"] |= {key: settings[key] for key in SCHEDULE_KEYS if key in settings}
             self.finished.unlink(missing_ok=True)
-        write_atomically(self.run, json.dumps(sealed(round_trip_json(content)), indent=1) + "\n")
+        write_atomically(self.run, json.dumps(seal(round_trip_json(content)), indent=1) + "\n")
 
     def check_run(self, config: RunConfig, data: BatchSource) -> int:
         """Return the number of steps with which the run was started, which may be raised, and the epochs with it.

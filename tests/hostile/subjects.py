@@ -301,7 +301,7 @@ def forged_index_of(name: str) -> Callable[[Path], list[str]]:
                 facts = hashes.collect_file_facts(folder, [name])[name]
                 of = segment["files"] if file in segment["files"] else segment["removed"]
                 of["facts" if of is segment["removed"] else file] = facts
-            path.write_text(json.dumps(hashes.sealed(content)))
+            path.write_text(json.dumps(hashes.seal(content)))
         return index_of(folder)
 
     return read

@@ -79,7 +79,7 @@ def rewrite_run(folder, **changes) -> None:
     content = json.loads((folder / "run.json").read_text())
     del content["self"]
     content["config"] |= changes.pop("config", {})
-    (folder / "run.json").write_text(json.dumps(hashes.sealed(content | changes)))
+    (folder / "run.json").write_text(json.dumps(hashes.seal(content | changes)))
 
 
 def test_a_model_that_a_run_lost_is_missed(small, tmp_path, check):
@@ -140,7 +140,7 @@ def test_names_stay_within_their_directory(tmp_path):
     (tmp_path / "model").mkdir()
     (tmp_path / "secret").write_text("x")
     for name in ("../secret", "/dev/zero", "a/../../secret", "", "a\0b"):
-        listed = hashes.sealed({"files": {name: hashes.file_facts(1, "0" * 32)}})
+        listed = hashes.seal({"files": {name: hashes.file_facts(1, "0" * 32)}})
         (tmp_path / "model" / "hashes.json").write_text(json.dumps(listed))
         wrong = list(hashes.find_damaged_files(tmp_path / "model", hashes.read_hashes(tmp_path / "model")))
         assert len(wrong) == 1 and "not a file in it" in wrong[0]
@@ -160,7 +160,7 @@ def test_a_corpus_whose_manifest_names_a_device(small, tmp_path):
     content = json.loads(path.read_text())
     content["files"]["../../../dev/zero"] = content["files"].pop("train/tokens.npy")
     del content["self"]
-    path.write_text(json.dumps(hashes.sealed(content)))
+    path.write_text(json.dumps(hashes.seal(content)))
     with pytest.raises(BertJaxError, match="corpus"):
         Corpus(tmp_path / "corpus")
 
@@ -181,6 +181,6 @@ def test_arrays_that_do_not_fit_together_are_refused(small, tmp_path, change):
     content = json.loads(path.read_text())
     content["files"] |= hashes.collect_file_facts(tmp_path / "corpus", [file])
     del content["self"]
-    path.write_text(json.dumps(hashes.sealed(content)))
+    path.write_text(json.dumps(hashes.seal(content)))
     with pytest.raises(BertJaxError, match=r"fit together|does not match manifest.json \(length or type\)"):
         _ = Corpus(tmp_path / "corpus").train

@@ -11,7 +11,7 @@ import pytest
 
 from bert_jax.core import output
 from bert_jax.core.errors import BertJaxError
-from bert_jax.core.hashes import sealed
+from bert_jax.core.hashes import seal
 from bert_jax.runs.integrity import check_directory
 from bert_jax.search import nearest, segment_files
 from bert_jax.search.index import Index
@@ -175,6 +175,6 @@ def test_an_index_whose_facts_cannot_be_is_refused(tmp_path):
             within.append(value)
         else:
             within[place[-1]] = value
-        (path / "index.json").write_text(json.dumps(sealed(content)))
+        (path / "index.json").write_text(json.dumps(seal(content)))
         with pytest.raises(BertJaxError, match=re.escape(message)):
             check_directory(str(path))

@@ -175,7 +175,7 @@ def test_a_view_of_one_number_with_an_absurd_stride(directory):
     lie = torch_pickle.Strided(torch_pickle.Storage("0", np.dtype(np.float32), 1), 0, (1,), (1 << 70,))
     record = torch_pickle.Record("0", np.zeros(4, np.uint8))
     with pytest.raises(torch_pickle.BertJaxError, match="damaged"):
-        torch_pickle.guarded(file, lambda: torch_pickle.view_tensor(lie, record))
+        torch_pickle.refuse_damaged(file, lambda: torch_pickle.view_tensor(lie, record))
 
 
 def test_what_the_system_refuses_is_no_damage(tmp_path):

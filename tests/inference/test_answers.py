@@ -242,5 +242,5 @@ def test_an_answer_may_be_missing(model, monkeypatch):
         best = max(inside[i, 0] + inside[j, 1] for i in range(len(inside)) for j in range(i, len(inside)))
         assert (found is None) == (logits[0].sum() > best)
     assert model.answer("the ?", "").text == "" and model.answer("the ?", "", allow_no_answer=True) is None
-    monkeypatch.setitem(model.layout.hf_config, "may_be_missing", True)
+    monkeypatch.setitem(model.layout.hf_config, "allow_no_answer", True)
     assert model.answer("the ?", "") is None, "by default as the model was trained"

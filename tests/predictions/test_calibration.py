@@ -120,7 +120,7 @@ def test_every_fold_is_judged_by_what_the_others_fitted():
         ones = np.ones(len(rows))
         return calibration_fitting.CalibratedPredictions(ones, ones, ones > 0, ones, ones > 0, rows)
 
-    found = calibration_fitting.cross_fitted([fit], judge, names)
+    found = calibration_fitting.cross_fit([fit], judge, names)
     assert fitted_to[int(found.missing)] == set(range(100)) and found.examples == 100
     with pytest.raises(BertJaxError, match="one document"):
         calibration_fitting.document_folds(["d"] * 5)

@@ -14,11 +14,11 @@ from tests.support.tiny_encoder import ENCODER_CONFIG, TOKENIZER
 READING = EncodingOptions(64, overlap=8)
 
 
-def task_and_windows(name: str, examples, reading=READING, labels=(), **options):
+def task_and_windows(name: str, examples, encoding_options=READING, labels=(), **options):
     kind = KINDS[name].from_examples(examples, labels)
     head = KINDS[name].heads[0]
     layout = hub.Layout(ENCODER_CONFIG, heads=(head,), labels=kind.labels, pooler=head == "classify")
-    windows = kind.reader.encode(TOKENIZER, [example.text for example in examples], reading)
+    windows = kind.reader.encode(TOKENIZER, [example.text for example in examples], encoding_options)
     return FinetuneTask(layout, kind, **options), make_encoded_windows(kind.targets, examples, windows)
 
 

@@ -83,7 +83,7 @@ def make_chunks(source: TextSource, recipe: ChunkSettings, directory: Path, proc
         pool.shutdown(cancel_futures=True)
 
 
-def make_chunks_alone(
+def make_chunks_in_process(
     source: TextSource, recipe: ChunkSettings, directory: Path, tokenizer: IdSource
 ) -> Iterator[Path]:
     """Yield the files of all chunks in order, as `make_chunks` does, but make them in this process."""

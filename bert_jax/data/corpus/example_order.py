@@ -10,7 +10,7 @@ from bert_jax.data.corpus.corpus_directory import Corpus
 from bert_jax.data.corpus.full_sentences import Rows
 from bert_jax.data.corpus.segment_plan import SegmentPlan, load_or_build
 from bert_jax.data.corpus.sentence_pairs import Pairs
-from bert_jax.data.randomness import permuted, random_bits, random_key
+from bert_jax.data.randomness import permute, random_bits, random_key
 
 BLOCK = 1 << 16  # examples; in a mixture, a corpus has the same number of examples in every block
 
@@ -67,7 +67,7 @@ class ExampleOrder:
         for t in np.unique(turn):
             here = turn == t
             size = len(self.plan(c, length, int(t) % plans))
-            position[here] = permuted(position[here], size, random_key("order", self.seed, c, length, t))
+            position[here] = permute(position[here], size, random_key("order", self.seed, c, length, t))
         return plan, turn, position
 
     def read_rows(self, length: int, owner: np.ndarray, plan: np.ndarray, example: np.ndarray) -> np.ndarray:
@@ -100,7 +100,7 @@ class Mixture:
 
     def __init__(self, weights: Sequence[float], key):
         self.key = key
-        self.counts = apportioned(weights, BLOCK)
+        self.counts = apportion(weights, BLOCK)
         self.edges = np.concatenate([[0], np.cumsum(self.counts)])
 
     def __call__(self, examples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -110,13 +110,13 @@ class Mixture:
         blocks = examples // BLOCK
         for block in np.unique(blocks):
             here = np.flatnonzero(blocks == block)
-            shuffled = permuted(examples[here] % BLOCK, BLOCK, random_bits(self.key, block))
+            shuffled = permute(examples[here] % BLOCK, BLOCK, random_bits(self.key, block))
             corpus[here] = np.searchsorted(self.edges, shuffled, side="right") - 1
             position[here] = block * self.counts[corpus[here]] + shuffled - self.edges[corpus[here]]
         return corpus, position
 
 
-def apportioned(weights: Sequence[float], total: int) -> np.ndarray:
+def apportion(weights: Sequence[float], total: int) -> np.ndarray:
     """Divide `total` into whole numbers in proportion to `weights`, each at least 1, by the largest-remainder method.
 
     >>> apportioned([2, 1], 10).tolist()

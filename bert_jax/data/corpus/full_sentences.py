@@ -12,7 +12,7 @@ import numpy as np
 
 from bert_jax.data.corpus.corpus_directory import CorpusSplit
 from bert_jax.data.corpus.segment_plan import Part, row_type
-from bert_jax.data.randomness import permuted
+from bert_jax.data.randomness import permute
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Rows:
     name: str = "full_sentences"
 
     def make_rows(self, corpus_split: CorpusSplit, length: int, key, positions: np.ndarray) -> Iterator[Part]:
-        documents = permuted(positions, corpus_split.count, key)
+        documents = permute(positions, corpus_split.count, key)
         start, size, document = cut_long_sentences(corpus_split, documents, length - 2)
         # before: the number of tokens before piece i. filled: the number of tokens up to and including piece i, with
         # [CLS] and [SEP] of each earlier document.

@@ -57,7 +57,7 @@ class Masking:
 
     def number_groups(self, input_ids: np.ndarray, maskable: np.ndarray, keys: np.ndarray) -> np.ndarray:
         """Return [B, L], the number of the word or span to which each token belongs."""
-        joined = self.continues[input_ids] & maskable & shifted(maskable, False)
+        joined = self.continues[input_ids] & maskable & shift(maskable, False)
         word = np.cumsum(~joined, axis=1) - 1
         if self.config.mask_unit == "word":
             return word
@@ -71,7 +71,7 @@ class Masking:
         begins = np.minimum(np.cumsum(sizes, axis=1) - sizes, length)
         span_of_word = np.cumsum(count_occurrences(begins, length + 1), axis=1)
         span = np.take_along_axis(span_of_word, np.maximum(word - 1, 0), axis=1)
-        new = (span != shifted(span, -1)) | ~maskable | ~shifted(maskable, False)
+        new = (span != shift(span, -1)) | ~maskable | ~shift(maskable, False)
         return np.cumsum(new, axis=1) - 1
 
     def replace(self, targets: np.ndarray, positions: np.ndarray, keys: np.ndarray) -> np.ndarray:
@@ -126,7 +126,7 @@ def count_occurrences(values: np.ndarray, n: int) -> np.ndarray:
     return np.bincount((values + n * np.arange(rows)[:, None]).ravel(), minlength=rows * n).reshape(rows, n)
 
 
-def shifted(values: np.ndarray, first) -> np.ndarray:
+def shift(values: np.ndarray, first) -> np.ndarray:
     """Shift each row one position to the right, with `first` in front."""
     return np.concatenate([np.full((len(values), 1), first, values.dtype), values[:, :-1]], axis=1)
 

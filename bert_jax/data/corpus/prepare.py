@@ -77,7 +77,7 @@ def prepare_corpus(
             },
             "files": hashes.collect_file_facts(made, files),
         }
-        write_atomically(made / "manifest.json", json.dumps(hashes.sealed(manifest), indent=1) + "\n")
+        write_atomically(made / "manifest.json", json.dumps(hashes.seal(manifest), indent=1) + "\n")
         os.replace(made, output)
         remove_path(work / CHUNKS)
         with suppress(OSError):  # it also holds files that are not ours

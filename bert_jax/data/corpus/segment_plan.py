@@ -61,7 +61,7 @@ def load_or_build(corpus_split: CorpusSplit, kind, seed: int, length: int, numbe
                 for table, of_table in kind.make_rows(corpus_split, length, key, documents):
                     rows.append(table)
                     counts.update(of_table)
-        facts = hashes.sealed({"blake2b": file_hash(path), "counts": {**counts, "examples": rows.rows}})
+        facts = hashes.seal({"blake2b": file_hash(path), "counts": {**counts, "examples": rows.rows}})
         write_atomically(facts_path, json.dumps(facts), shared=True)
     return SegmentPlan(np.asarray(np.load(path, mmap_mode="r")), facts["counts"])
 

@@ -15,7 +15,7 @@ T = TypeVar("T")
 RowParser = Callable[[str, Row], E]  # (where the row is, the row) -> example
 
 
-def peeked(items: Iterable[T]) -> tuple[T | None, Iterator[T]]:
+def peek(items: Iterable[T]) -> tuple[T | None, Iterator[T]]:
     """Return (the first item or None, an iterator over all items)."""
     items = iter(items)
     for first in items:

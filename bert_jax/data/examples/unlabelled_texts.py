@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from bert_jax.data.examples.columns import ExampleColumns, LocatedRow, text_and_label
-from bert_jax.data.examples.row_parsing import peeked
+from bert_jax.data.examples.row_parsing import peek
 from bert_jax.text import tables
 from bert_jax.text.input_files import file_extension
 from bert_jax.text.line_reader import LineReader, read_lines
@@ -31,7 +31,7 @@ def find_column(source: str, column: str) -> tuple[str, tables.Row, Iterator[Loc
     else:
         reader = LineReader(source)
         rows = tables.json_rows(reader.name, reader)
-    first, rows = peeked(rows)
+    first, rows = peek(rows)
     if first is None:
         return "", {}, rows
     (name, *_), _ = text_and_label(*first, ExampleColumns(text=column), need_label=False, pairs=False)

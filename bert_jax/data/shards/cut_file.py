@@ -13,11 +13,11 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import read_json, write_json
 from bert_jax.core.output import atomic_directory, remove_path
 from bert_jax.core.progress import Progress
-from bert_jax.data.examples.row_parsing import peeked
+from bert_jax.data.examples.row_parsing import peek
 from bert_jax.data.shards.shard import Shard
 from bert_jax.data.shards.shard_folder import InputFacts
 from bert_jax.text.document_formats import WIKIEXTRACTOR_START
-from bert_jax.text.input_files import decompressed, file_extension
+from bert_jax.text.input_files import decompress, file_extension
 from bert_jax.text.line_reader import explain_read_errors
 from bert_jax.text.tables import opened_parquet
 
@@ -105,7 +105,7 @@ class CutFile:
 
 def write_line_parts(cut: CutFile, paths: Iterator[Path]) -> Iterator[tuple[Path, int]]:
     """Write the parts of a file, and yield each with the number of its rows."""
-    first, rows = peeked(read_rows(cut.shard.source, cut.kind))
+    first, rows = peek(read_rows(cut.shard.source, cut.kind))
     first_tells_format = tells_format(first or b"")
     header = next(rows, b"") if cut.has_header else b""
 
@@ -137,8 +137,8 @@ def tells_format(line: bytes) -> bool:
 def read_rows(source: str, kind: str) -> Iterator[bytes]:
     """Yield the bytes of each row. A row of a .csv file goes on while a quote is open in it, unless tabs separate its
     cells, which are literal."""
-    with explain_read_errors(source), open(source, "rb") as raw, decompressed(source, raw) as file:
-        first, lines = peeked(file)
+    with explain_read_errors(source), open(source, "rb") as raw, decompress(source, raw) as file:
+        first, lines = peek(file)
         is_quoted = kind == ".csv" and b"\t" not in (first or b"")
         row, quotes = b"", 0
         for line in lines:

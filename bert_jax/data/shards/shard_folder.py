@@ -27,7 +27,7 @@ from bert_jax.core.hashes import (
     describe_mismatch,
     is_sealed,
     json_digest,
-    sealed,
+    seal,
 )
 from bert_jax.core.output import foreign_files_error, locked_directory, refuse_unlisted, remove_path
 from bert_jax.core.terminal import pluralize
@@ -142,7 +142,7 @@ class ShardFolder:
             written.counts,
             collect_file_facts(self.path, written.files),
         )
-        self.write_json(manifest_name(shard), sealed(asdict(manifest)))
+        self.write_json(manifest_name(shard), seal(asdict(manifest)))
 
     def read_manifest(self, shard: Shard) -> ShardManifest | None:
         """Return the manifest of a shard that is complete; None if it is to be made."""

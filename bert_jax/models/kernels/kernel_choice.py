@@ -21,7 +21,7 @@ from jax.experimental import multihost_utils
 
 from bert_jax.core.errors import BertJaxError, first_line, suggest_name
 from bert_jax.core.files import read_json, to_json, write_atomically
-from bert_jax.core.hashes import is_sealed, sealed
+from bert_jax.core.hashes import is_sealed, seal
 from bert_jax.core.kept_folder import HASH, device_facts, hash_sources, kept_folder
 from bert_jax.core.terminal import print_line
 from bert_jax.models.kernels.kernel_check import FAILURE, check_kernel, time_kernels
@@ -80,7 +80,7 @@ class KernelChoices:
         choice = self.measure(request, able)
         if file and FAILURE not in choice.reason:  # perhaps there was no room, and next time there is
             with suppress(OSError, BertJaxError):
-                write_atomically(file, to_json(sealed({"name": file.stem, **asdict(choice)})))
+                write_atomically(file, to_json(seal({"name": file.stem, **asdict(choice)})))
         return choice, True
 
     def measure(self, request: AttentionRequest, able: list[str]) -> Choice:

@@ -194,13 +194,13 @@ def backward_kernel(qkv, segment_ids, seeds, *refs, names: tuple[str, ...], opti
             if name == "bias" and not options.trains_bias:
                 continue
             if name == "bias":
-                d_table[head] += unskewed(d_scores).sum(0, keepdims=True)
+                d_table[head] += unskew(d_scores).sum(0, keepdims=True)
             elif name == "keys":
-                columns = unskewed(rounded).astype(q.dtype)
+                columns = unskew(rounded).astype(q.dtype)
                 d_q += flipped(dot(columns, own[name], 1, 0).astype(q.dtype))
                 d_table[:, here] += dot(columns, flipped(q).astype(q.dtype), 0, 0)
             else:
-                columns = unskewed(d_scores.T.astype(k.dtype)).astype(k.dtype)
+                columns = unskew(d_scores.T.astype(k.dtype)).astype(k.dtype)
                 d_k += flipped(dot(columns, own[name], 1, 0).astype(k.dtype))
                 d_table[:, here] += dot(columns, flipped(k).astype(k.dtype), 0, 0)
         out[0, 0, :, here] = (d_q * options.scale).astype(out.dtype)
@@ -224,23 +224,23 @@ def relative_softmax(q, k, tables: Mapping, allow):
     """Return unnormalised weights [L, L] and their sums [L, 1]."""
     scores, L = dot(q, k, 1, 1), q.shape[0]
     if "bias" in tables:
-        scores += skewed(jnp.broadcast_to(tables["bias"], (L, 2 * L)))
+        scores += skew(jnp.broadcast_to(tables["bias"], (L, 2 * L)))
     if "keys" in tables:
-        scores += skewed(dot(q, tables["keys"], 1, 1))
+        scores += skew(dot(q, tables["keys"], 1, 1))
     if "queries" in tables:
-        scores += skewed(dot(k, tables["queries"], 1, 1)).T
+        scores += skew(dot(k, tables["queries"], 1, 1)).T
     scores = jnp.where(allow, scores, UNSEEN)
     weights = jnp.exp(scores - scores.max(-1, keepdims=True))
     return weights, weights.sum(-1, keepdims=True)
 
 
-def skewed(columns):
+def skew(columns):
     """Arrange [L, 2L] by distance as [L, L] by position: row i starts at column L - 1 - i."""
     L = columns.shape[0]
     return pltpu.roll(columns, L + 1, 1, stride=1, stride_axis=0)[:, :L]
 
 
-def unskewed(by_position):
+def unskew(by_position):
     """Arrange [L, L] by position as [L, 2L] by distance, padded with zeros, with the last row first.
 
     In this order rows roll forwards; the chip cannot roll them backwards.

@@ -10,14 +10,14 @@ from bert_jax.data.examples.columns import AUTODETECT, ExampleColumns, LocatedRo
 from bert_jax.data.examples.example import Example, answers_of
 from bert_jax.data.examples.questions import is_squad_json, iterate_questions, parse_questions, read_questions
 from bert_jax.data.examples.row_packing import Target
-from bert_jax.hub.layout import MAY_BE_MISSING, Layout
+from bert_jax.hub.layout import ALLOW_NO_ANSWER, Layout
 from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.metrics.squad import answer_scores, score_answers
 from bert_jax.predictions.calibration import Calibration, log_odds, sigmoid, softmax
 from bert_jax.predictions.calibration_fitting import (
     CalibratedPredictions,
     ExampleIndices,
-    cross_fitted,
+    cross_fit,
     document_names,
     fit_logistic,
 )
@@ -63,9 +63,15 @@ class QuestionReader(ExampleReader):
     ) -> Iterator[Example]:
         return parse_questions(rows, columns, need_label=False)
 
-    def encode(self, tokenizer: Tokenizer, texts: Sequence, reading: EncodingOptions) -> list[TextWindows]:
-        overlap = min(OVERLAP, reading.max_length // 4) if reading.overlap < 0 else reading.overlap
-        windows = tokenizer.windows(texts, max_length=reading.max_length, overlap=overlap)
+    def encode(
+        self, tokenizer: Tokenizer, texts: Sequence, encoding_options: EncodingOptions
+    ) -> list[TextWindows]:
+        overlap = (
+            min(OVERLAP, encoding_options.max_length // 4)
+            if encoding_options.overlap < 0
+            else encoding_options.overlap
+        )
+        windows = tokenizer.windows(texts, max_length=encoding_options.max_length, overlap=overlap)
         return [TextWindows(encodings) for encodings in windows]
 
 
@@ -248,11 +254,11 @@ class Answers(Kind):
 
     @classmethod
     def from_layout(cls, layout: Layout) -> Self:
-        return cls(allow_no_answer=bool(layout.hf_config.get(MAY_BE_MISSING)))
+        return cls(allow_no_answer=bool(layout.hf_config.get(ALLOW_NO_ANSWER)))
 
     @property
     def hf_config_keys(self) -> dict[str, Any]:
-        return {MAY_BE_MISSING: self.allow_no_answer}
+        return {ALLOW_NO_ANSWER: self.allow_no_answer}
 
     @classmethod
     def from_examples(cls, train: Sequence[Example], known: Sequence[str] = ()) -> Self:
@@ -315,7 +321,7 @@ class BestAnswers:
     none: np.ndarray  # whether the question is unanswerable
 
     def calibration(self, documents: Sequence[str]) -> Calibration:
-        return cross_fitted((self.unscaled, self.scaled), self.apply, documents)
+        return cross_fit((self.unscaled, self.scaled), self.apply, documents)
 
     def unscaled(self, rows: ExampleIndices) -> Calibration:
         missing = best_gap(self.gaps[rows], self.f1[rows], self.none[rows])

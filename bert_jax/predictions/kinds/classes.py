@@ -18,7 +18,7 @@ from bert_jax.predictions.calibration import UNCALIBRATED, Calibration
 from bert_jax.predictions.calibration_fitting import (
     CalibratedPredictions,
     ExampleIndices,
-    cross_fitted,
+    cross_fit,
     document_names,
     expected_right,
     fit_temperature,
@@ -152,7 +152,7 @@ def fit_class_calibration(
 
     true = dict(zip(labels, np.bincount(truth, minlength=len(labels)).tolist(), strict=True))
     apply = partial(class_predictions, logits, truth, labels)
-    return cross_fitted([scaled] if few else [lambda rows: unscaled, scaled], apply, documents, true)
+    return cross_fit([scaled] if few else [lambda rows: unscaled, scaled], apply, documents, true)
 
 
 def class_predictions(

@@ -18,7 +18,7 @@ from bert_jax.predictions.calibration import UNCALIBRATED, Calibration
 from bert_jax.predictions.calibration_fitting import (
     CalibratedPredictions,
     ExampleIndices,
-    cross_fitted,
+    cross_fit,
     document_names,
     fit_binary_temperature,
     label_threshold,
@@ -212,9 +212,7 @@ def fit_label_calibration(
         return replace(calibration, thresholds=tuple(thresholds))
 
     true = dict(zip(labels, truth.sum(0).astype(int).tolist(), strict=True))
-    return cross_fitted(
-        (unscaled, scaled), partial(label_predictions, logits, truth, labels), documents, true
-    )
+    return cross_fit((unscaled, scaled), partial(label_predictions, logits, truth, labels), documents, true)
 
 
 def label_predictions(

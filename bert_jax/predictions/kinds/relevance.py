@@ -28,7 +28,7 @@ from bert_jax.predictions.calibration import UNCALIBRATED, Calibration, sigmoid
 from bert_jax.predictions.calibration_fitting import (
     CalibratedPredictions,
     ExampleIndices,
-    cross_fitted,
+    cross_fit,
     document_names,
     fit_logistic,
 )
@@ -155,7 +155,7 @@ class RelevanceDecoder(WholeTextDecoder):
             return replace(unscaled, temperatures=(1 / slope,), offset=offset)
 
         apply, documents = partial(relevance_predictions, logits, truth), document_names(outcomes.examples)
-        return cross_fitted([lambda rows: unscaled, scaled], apply, documents)
+        return cross_fit([lambda rows: unscaled, scaled], apply, documents)
 
 
 class RelevancePresentation(Presentation):

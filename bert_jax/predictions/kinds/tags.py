@@ -30,7 +30,7 @@ from bert_jax.predictions.calibration import UNCALIBRATED, Calibration
 from bert_jax.predictions.calibration_fitting import (
     CalibratedPredictions,
     ExampleIndices,
-    cross_fitted,
+    cross_fit,
     document_names,
     fit_temperature,
 )
@@ -73,12 +73,16 @@ class TaggedWordReader(ExampleReader):
             return parse_tagged_words(rows, columns, need_label=False)
         return parse_labelled_texts(rows, columns, need_label=False, pairs=False)
 
-    def encode(self, tokenizer: Tokenizer, texts: Sequence, reading: EncodingOptions) -> list[TextWindows]:
-        overlap = reading.max_length // 4 if reading.overlap < 0 else reading.overlap
+    def encode(
+        self, tokenizer: Tokenizer, texts: Sequence, encoding_options: EncodingOptions
+    ) -> list[TextWindows]:
+        overlap = (
+            encoding_options.max_length // 4 if encoding_options.overlap < 0 else encoding_options.overlap
+        )
         if all(isinstance(text, str) for text in texts):
-            whole = tokenizer.windows(texts, max_length=reading.max_length, overlap=overlap)
+            whole = tokenizer.windows(texts, max_length=encoding_options.max_length, overlap=overlap)
             return [TextWindows(encodings) for encodings in whole]
-        parts = encode_words(tokenizer, texts, max_length=reading.max_length, overlap=overlap)
+        parts = encode_words(tokenizer, texts, max_length=encoding_options.max_length, overlap=overlap)
         return [TextWindows([w.encoding for w in windows], [w.words for w in windows]) for windows in parts]
 
 
@@ -198,7 +202,7 @@ class TagDecoder(Decoder):
         true = Counter(span[0] for tags in outcomes.truth for span in extract_spans(tags))
         by_type = {name: true[name] for name in span_types(self.labels)}
         apply, documents = partial(tag_predictions, self, outcomes), document_names(outcomes.examples)
-        return cross_fitted([lambda rows: unscaled, scaled], apply, documents, by_type)
+        return cross_fit([lambda rows: unscaled, scaled], apply, documents, by_type)
 
 
 class TagPresentation(Presentation):

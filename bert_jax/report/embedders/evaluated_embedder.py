@@ -14,7 +14,7 @@ from bert_jax.inference.streaming import map_texts
 from bert_jax.inference.text_vectors import (
     DOCUMENT_PROMPTS,
     EmbeddingPipeline,
-    embedder_reading,
+    embedder_encoding_options,
     find_prompt_name,
 )
 from bert_jax.search.cache import KeyIndex, content_keys
@@ -43,7 +43,9 @@ class EvaluatedEmbedder:
         self, texts: Sequence[str], noun: str = "texts", prompts: Sequence[str] = ()
     ) -> tuple[np.ndarray, list[str]]:
         """Return unit vectors, with the first of these prompts that the model has, and notes for the user."""
-        truncated = TruncationCounter(embedder_reading(self.model, self.eval_config.long_texts).max_length)
+        truncated = TruncationCounter(
+            embedder_encoding_options(self.model, self.eval_config.long_texts).max_length
+        )
         of_chunk = EmbeddingPipeline(
             self.model,
             prompt=find_prompt_name(self.model.embedder, prompts),
@@ -71,17 +73,19 @@ class EvaluatedIndex(EvaluatedEmbedder):
             return super().encode_texts(texts, noun, prompts)
         stored = KeyIndex([segment.keys for segment in self.index.segments])
         positions = stored.find(content_keys([text.strip() for text in texts]))
-        held, missing = np.flatnonzero(positions >= 0), np.flatnonzero(positions < 0)
+        present, missing = np.flatnonzero(positions >= 0), np.flatnonzero(positions < 0)
         width = self.eval_config.dimensions or self.model.layout.vector_size
         vectors, notes = np.empty((len(texts), width), np.float32), list[str]()
         if len(missing):
             vectors[missing], notes = super().encode_texts(
                 [texts[n] for n in missing.tolist()], noun, prompts
             )
-        if len(held):
-            rows = stored.rows(positions[held], lambda number: self.index.segments[number].vectors)[:, :width]
-            vectors[held] = rows / np.maximum(np.linalg.norm(rows, axis=-1, keepdims=True), 1e-12)
-        return vectors, [f"{len(held):,} of {len(texts):,} vectors of {noun} come from the index", *notes]
+        if len(present):
+            rows = stored.rows(positions[present], lambda number: self.index.segments[number].vectors)[
+                :, :width
+            ]
+            vectors[present] = rows / np.maximum(np.linalg.norm(rows, axis=-1, keepdims=True), 1e-12)
+        return vectors, [f"{len(present):,} of {len(texts):,} vectors of {noun} come from the index", *notes]
 
 
 class BM25:

@@ -14,7 +14,7 @@ from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.predictions.calibration import UNCALIBRATED, Calibration
 from bert_jax.predictions.calibration_fitting import (
     CalibratedPredictions,
-    cross_fitted,
+    cross_fit,
     document_names,
     fit_logistic,
 )
@@ -77,7 +77,7 @@ class StarDecoder(WholeTextDecoder):
             after = self.confidences(outcomes.raw_outputs, calibration)[rows]
             return CalibratedPredictions(before[rows], after, right[rows], after, right[rows], rows)
 
-        return cross_fitted([fitted], judge, document_names(outcomes.examples))
+        return cross_fit([fitted], judge, document_names(outcomes.examples))
 
     def result_and_confidence(self, raw, calibration):
         return self.predict(raw, calibration), float(self.confidences([raw], calibration)[0])

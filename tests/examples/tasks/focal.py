@@ -17,7 +17,7 @@ from bert_jax.finetuning.finetune_task import FinetuneTask
 from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.losses.loss import Loss, weighted_loss
 from bert_jax.predictions.calibration import UNCALIBRATED, Calibration
-from bert_jax.predictions.calibration_fitting import CalibratedPredictions, cross_fitted, document_names
+from bert_jax.predictions.calibration_fitting import CalibratedPredictions, cross_fit, document_names
 from bert_jax.predictions.kind import KINDS, Outcomes
 from bert_jax.predictions.kinds.classes import ClassDecoder, Classes
 from bert_jax.predictions.label_matching import label_indices
@@ -40,7 +40,7 @@ class FocalDecoder(ClassDecoder):
             before, after = (confidence(c, rows) for c in (UNCALIBRATED, calibration))
             return CalibratedPredictions(before, after, right[rows], after, right[rows], rows)
 
-        return cross_fitted((fitted,), judge, document_names(outcomes.examples))
+        return cross_fit((fitted,), judge, document_names(outcomes.examples))
 
 
 class Focal(Classes):

@@ -150,7 +150,7 @@ def test_the_kernel_s_skew_turns_back():
     places = RANDOM.standard_normal((length, length)).astype(np.float32)
 
     def columns_of(places):
-        return short_attention.flipped(unskewed(places))
+        return short_attention.flipped(unskew(places))
 
     def run(places):
         return pl.pallas_call(
@@ -159,7 +159,7 @@ def test_the_kernel_s_skew_turns_back():
             interpret=True,
         )(places)
 
-    unskewed = short_attention.unskewed
+    unskew = short_attention.unskew
     by_distance = np.asarray(run(places))
     for i in (0, 1, length // 2, length - 1):
         expected = np.zeros(2 * length)
