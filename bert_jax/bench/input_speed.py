@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from bert_jax import tasks
-from bert_jax.bench.timing import Figures, Machine, Measured, Turn, timed
+from bert_jax.bench.timing import Figures, Machine, MeasuredTurns, Turn, timed
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.processor import cores
 from bert_jax.data.corpus.stream import Stream
@@ -33,4 +33,4 @@ def measure_input(spec: str, overrides: Sequence[str], as_json: bool = False) ->
             "seconds_to_batch_1,000,000": far.seconds,
         }
     title = f"batches of {data.batch_size} from {', '.join(data.corpora)}, {cores()} cores"
-    return Measured(title, figures, machine.load_during(turns)).shown(as_json)
+    return MeasuredTurns(title, figures, machine.load_during(turns)).shown(as_json)

@@ -8,7 +8,16 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from bert_jax.bench.text_speed import sample_texts
-from bert_jax.bench.timing import FEWEST, PERCENTILES, Figures, Machine, Measured, Turn, timed, warmed_seconds
+from bert_jax.bench.timing import (
+    FEWEST,
+    PERCENTILES,
+    Figures,
+    Machine,
+    MeasuredTurns,
+    Turn,
+    timed,
+    warmed_seconds,
+)
 from bert_jax.core.errors import BertJaxError
 from bert_jax.search.index import Index
 
@@ -36,7 +45,7 @@ def measure_search(directory: str, source: str | None, as_json: bool = False) ->
         f"{len(queries)} queries, the 10 best of {index.manifest.passages:,} passages; "
         f"opened in {opened.seconds:.2f} s"
     )
-    return Measured(title, figures, machine.load_during(turns)).shown(as_json)
+    return MeasuredTurns(title, figures, machine.load_during(turns)).shown(as_json)
 
 
 def search_figures(search: Callable, queries: Sequence[str]) -> tuple[Figures, list[Turn]]:

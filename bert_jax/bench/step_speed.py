@@ -13,7 +13,7 @@ from bert_jax import tasks
 from bert_jax.bench.timing import (
     Figures,
     Machine,
-    Measured,
+    MeasuredTurns,
     Turn,
     open_profile,
     timed,
@@ -114,4 +114,4 @@ def measure_steps(
             trace_calls(step.take, traces / str(phase.length))
     devices = f"{jax.device_count()} x {jax.devices()[0].device_kind}"
     title = f"a step of {spec} in {dtype} on {devices}, rows x tokens"
-    return Measured(title, figures, machine.load_during(turns)).shown(as_json)
+    return MeasuredTurns(title, figures, machine.load_during(turns)).shown(as_json)

@@ -10,7 +10,15 @@ import jax
 import numpy as np
 
 import bert_jax
-from bert_jax.bench.timing import Figures, Machine, Measured, Turn, open_profile, text_figures, trace_calls
+from bert_jax.bench.timing import (
+    Figures,
+    Machine,
+    MeasuredTurns,
+    Turn,
+    open_profile,
+    text_figures,
+    trace_calls,
+)
 from bert_jax.core.errors import BertJaxError
 from bert_jax.inference.streaming import map_texts
 from bert_jax.inference.text_outcomes import OutcomePipeline
@@ -41,7 +49,7 @@ def measure_texts(
             middle = texts[int(np.argsort(lengths, kind="stable")[len(lengths) // 2])]
             trace_calls(partial(run, [middle]), traces / dtype)
     title = f"{verb}: {len(texts):,} texts of {lengths.mean():.1f} tokens on {jax.devices()[0].device_kind}"
-    return Measured(title, figures, machine.load_during(turns)).shown(as_json)
+    return MeasuredTurns(title, figures, machine.load_during(turns)).shown(as_json)
 
 
 def sample_texts(source: str, count: int) -> list[str]:

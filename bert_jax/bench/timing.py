@@ -143,7 +143,7 @@ def describe_load(machine: dict) -> str:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredTurns:
     """The figures of each measured variant, under the same names, and the load of the machine meanwhile."""
 
     title: str

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from bert_jax.cluster.worker import Refusal, ShardResult, ShardWork, WorkerPlan, list_versions
+from bert_jax.cluster.worker import ShardRefusal, ShardResult, ShardWork, WorkerPlan, list_versions
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.progress import LogLines, format_duration
 from bert_jax.core.terminal import log_file, pluralize, print_line
@@ -105,10 +105,10 @@ class Dispatcher:
             self.handle_death(actor, shard, error)
             return
         if shard is None:
-            if isinstance(answer, Refusal):
+            if isinstance(answer, ShardRefusal):
                 raise BertJaxError(answer.message)
             self.begun = self.begun or time.monotonic()
-        elif isinstance(answer, Refusal):
+        elif isinstance(answer, ShardRefusal):
             self.fail(shard, answer.message)
             if answer.disk_is_full:  # the worker gets no other shard
                 return

@@ -151,14 +151,14 @@ class ShardResult:
 
 
 @dataclass(frozen=True)
-class Refusal:
+class ShardRefusal:
     """Why a worker or a shard cannot go on, in one line. If a disk is full, other shards would fail there, too."""
 
     message: str
     disk_is_full: bool = False
 
 
-class Worker:
+class ShardWorker:
     def __init__(self, cores: int, uses_accelerator: bool):
         # Before anything that reads them is imported.
         os.environ |= dict.fromkeys(THREADS, str(cores))
@@ -168,7 +168,7 @@ class Worker:
         self.work: ShardWork
         self.write_shard: WriteShard
 
-    def open(self, work: ShardWork, versions: Mapping[str, str]) -> Refusal | None:
+    def open(self, work: ShardWork, versions: Mapping[str, str]) -> ShardRefusal | None:
         """Open what the shards need; called first, also when Ray has restarted the worker."""
         try:
             check_versions(versions)
@@ -182,10 +182,10 @@ class Worker:
             with no_lines():
                 self.work, self.write_shard = work, work.open()
         except BertJaxError as error:
-            return Refusal(str(error))
+            return ShardRefusal(str(error))
         return None
 
-    def write(self, shard: Shard) -> ShardResult | Refusal:
+    def write(self, shard: Shard) -> ShardResult | ShardRefusal:
         """Write the output of a shard and its manifest."""
         local, begun = shard, time.monotonic()
         try:
@@ -196,7 +196,7 @@ class Worker:
         except (BertJaxError, OSError) as error:
             message = str(explain_os_error(error) if isinstance(error, OSError) else error)
             line = f"{local.name_original_rows(message)} (on {socket.gethostname()})"
-            return Refusal(
+            return ShardRefusal(
                 line, any(getattr(cause, "errno", 0) in FULL for cause in (error, error.__cause__))
             )
         messages = (str(warning.message) for warning in told if issubclass(warning.category, UserWarning))
@@ -234,7 +234,7 @@ class WorkerPlan:
         options: dict[str, Any] = {"num_cpus": self.cores, "max_restarts": -1, **RESOURCES[self.accelerator]}
         # glibc would keep what the threads of each shard have freed, in one arena after another.
         options["runtime_env"] = {"env_vars": {"MALLOC_ARENA_MAX": str(self.cores)}}
-        actor = ray.remote(Worker).options(**options)
+        actor = ray.remote(ShardWorker).options(**options)
         return [actor.remote(self.cores, self.accelerator is not None) for _ in range(self.count)]
 
     def describe_lack(self, ray: ModuleType) -> str:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bert_jax.export.context import Context
+from bert_jax.export.context import GraphContext
 from bert_jax.export.graph import Scope, Value
 from bert_jax.export.layers import dense, linear, rotate
 
@@ -10,7 +10,7 @@ PARTS = ("query", "key", "value")
 
 
 def self_attention(
-    scope: Scope, hidden: Value, context: Context, visible: Value | None = None, rotary_index: int = 0
+    scope: Scope, hidden: Value, context: GraphContext, visible: Value | None = None, rotary_index: int = 0
 ) -> Value:
     """Return the output of attention [B, L, D]. A block may pass what its tokens see, and its rotary table."""
     query, key, value = (split_heads(scope / name, project(scope, hidden, name)) for name in PARTS)

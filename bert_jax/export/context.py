@@ -6,29 +6,29 @@ import numpy as np
 
 from bert_jax.export import relative_terms
 from bert_jax.export.graph import Scope, Value
-from bert_jax.export.layers import Convolved, RotaryTable, rotary_tables, row_positions
-from bert_jax.export.relative_terms import Distances
+from bert_jax.export.layers import ConvolvedGraph, RotaryTable, rotary_tables, row_positions
+from bert_jax.export.relative_terms import DistanceStates
 from bert_jax.models.relative_terms import head_slopes
 
 LOWEST = float(np.finfo(np.float32).min)  # added to the scores of what is not seen
 
 
 @dataclass(frozen=True)
-class Context:
+class GraphContext:
     length: Value  # L, [1]
     visible: Value  # [B, 1, 1, L], 0 for real tokens and LOWEST for padding: what attention adds to scores
     nearby: Value | None = None  # [B, 1, L, L], the same for tokens in the window of local attention
     rotary: tuple[RotaryTable, ...] = ()  # for each sort of layer, see models/rotary.py
-    distances: Distances | None = None  # if there are relative terms
+    distances: DistanceStates | None = None  # if there are relative terms
     bias: Value | None = None  # [1, H, L, L], of relative terms that are one bias for all layers, or of ALiBi
-    convolved: Convolved | None = None  # what is added to the output of the first layer
+    convolved: ConvolvedGraph | None = None  # what is added to the output of the first layer
 
 
-def make_context(scope: Scope, attention_mask: Value) -> Context:
+def make_context(scope: Scope, attention_mask: Value) -> GraphContext:
     c = scope.config
     length = scope.add("Shape", attention_mask, start=1, end=2)
     visible = padding_bias(scope, attention_mask)
-    context = Context(length, visible)
+    context = GraphContext(length, visible)
     if window := c.local_attention.window:
         context = replace(context, nearby=nearby_bias(scope, visible, length, window))
     if c.rotary.theta:

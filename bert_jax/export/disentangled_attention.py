@@ -1,16 +1,16 @@
 """Disentangled attention: queries and keys also meet the projected embeddings of distances."""
 
 from bert_jax.export.attention import attend, project_parameters, split_heads
-from bert_jax.export.context import Context
+from bert_jax.export.context import GraphContext
 from bert_jax.export.graph import Scope, Value
 from bert_jax.export.layers import dense, linear
-from bert_jax.export.relative_terms import Distances, multiply_by_distance
+from bert_jax.export.relative_terms import DistanceStates, multiply_by_distance
 
 OWN_BIAS = ("query", "value")  # of attention without a bias for keys
 
 
 def disentangled_attention(
-    scope: Scope, hidden: Value, context: Context, query_states: Value | None = None
+    scope: Scope, hidden: Value, context: GraphContext, query_states: Value | None = None
 ) -> Value:
     """Return the output of attention. If `query_states` are given, the queries of tokens come from them."""
     c, terms = scope.config, scope.config.relative.terms
@@ -42,7 +42,7 @@ def project(scope: Scope, states: Value, name: str) -> Value:
     return linear(scope / name, states, kernel, bias)
 
 
-def project_distances(scope: Scope, distances: Distances, term: str) -> Value:
+def project_distances(scope: Scope, distances: DistanceStates, term: str) -> Value:
     """Return the "keys" or "queries" of distances, [H, R, K]. They are constant: programs compute them at the start."""
     part = scope / f"distance_{term}"
     if scope.config.relative.shared:

@@ -7,7 +7,7 @@ import jax
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.registry import Registry
-from bert_jax.export.context import Context, make_context
+from bert_jax.export.context import GraphContext, make_context
 from bert_jax.export.graph import Scope, Value
 from bert_jax.export.layers import convolve, embed, norm, position_embeddings
 from bert_jax.models.layer_stack import layer_types, normalizes_last
@@ -59,7 +59,7 @@ def layer_scope(scope: Scope, layer: int, name: str = "layers") -> Scope:
 
 
 def decode_masked(
-    scope: Scope, penultimate: Value, input_ids: Value, context: Context, build: Callable
+    scope: Scope, penultimate: Value, input_ids: Value, context: GraphContext, build: Callable
 ) -> Value:
     """Return the states of DeBERTa's enhanced mask decoder: see models/mask_decoder.py."""
     last = layer_scope(scope, scope.config.num_hidden_layers - 1, "decoder")

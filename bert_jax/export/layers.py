@@ -142,7 +142,7 @@ def rotate(scope: Scope, states: Value, table: RotaryTable) -> Value:
 
 
 @dataclass(frozen=True)
-class Convolved:
+class ConvolvedGraph:
     """A convolution of the embeddings over neighbouring tokens."""
 
     scope: Scope
@@ -152,7 +152,7 @@ class Convolved:
         return norm(self.scope, self.scope.add("Add", hidden, self.states))
 
 
-def convolve(scope: Scope, embeddings: Value, attention_mask: Value) -> Convolved:
+def convolve(scope: Scope, embeddings: Value, attention_mask: Value) -> ConvolvedGraph:
     """Return the convolved embeddings of tokens. Padding counts as zeros."""
     c, dense = scope.config, scope / "dense"
     mask = scope.to_float(scope.add("Unsqueeze", attention_mask, scope.integers(2)))
@@ -163,4 +163,4 @@ def convolve(scope: Scope, embeddings: Value, attention_mask: Value) -> Convolve
         "Conv", channels, dense.weight("kernel", kernel), dense.weight("bias"), pads=[beside, beside]
     )
     states = scope.add("Transpose", convolved, perm=[0, 2, 1])
-    return Convolved(scope, ACTIVATIONS[c.convolution.activation](scope, states))
+    return ConvolvedGraph(scope, ACTIVATIONS[c.convolution.activation](scope, states))

@@ -10,7 +10,7 @@ from bert_jax.models.relative_terms import row_of_distances
 
 
 @dataclass(frozen=True)
-class Distances:
+class DistanceStates:
     """The 2L - 1 distances of L positions, and the embeddings that each layer projects."""
 
     length: Value  # L, [1]
@@ -20,7 +20,7 @@ class Distances:
     states: Value  # [R, D] embeddings, or [R, H] biases, of the R groups of distances that occur
 
 
-def make_distances(scope: Scope, length: Value) -> Distances:
+def make_distances(scope: Scope, length: Value) -> DistanceStates:
     c, r = scope.config, scope.config.relative
     longest = c.max_position_embeddings
     met, rows = np.unique(row_of_distances(r, longest), return_inverse=True)
@@ -37,10 +37,10 @@ def make_distances(scope: Scope, length: Value) -> Distances:
             "Slice", scope.weight(name, of_longest.astype(np.int64)), first, end, scope.integers(0)
         )
 
-    return Distances(length, count, middle("rows", rows), middle("reversed_rows", rows[::-1]), states)
+    return DistanceStates(length, count, middle("rows", rows), middle("reversed_rows", rows[::-1]), states)
 
 
-def bias_of_distances(scope: Scope, distances: Distances) -> Value:
+def bias_of_distances(scope: Scope, distances: DistanceStates) -> Value:
     """Return the bias of T5's kind for all layers, [1, H, L, L]."""
     by_distance = scope.add("Transpose", scope.add("Gather", distances.states, distances.rows), perm=[1, 0])
     by_query = scope.add("Unsqueeze", by_distance, scope.integers(0, 2))
@@ -49,14 +49,14 @@ def bias_of_distances(scope: Scope, distances: Distances) -> Value:
 
 
 def multiply_by_distance(
-    scope: Scope, states: Value, table: Value, rows: Value, distances: Distances
+    scope: Scope, states: Value, table: Value, rows: Value, distances: DistanceStates
 ) -> Value:
     """Multiply states [B, H, L, K] by the rows of a table [H, R, K] for the distance to each position: [B, H, L, L]."""
     by_distance = scope.add("Transpose", scope.add("Gather", table, rows, axis=1), perm=[0, 2, 1])
     return arrange_by_position(scope, scope.add("MatMul", states, by_distance), distances)
 
 
-def arrange_by_position(scope: Scope, columns: Value, distances: Distances) -> Value:
+def arrange_by_position(scope: Scope, columns: Value, distances: DistanceStates) -> Value:
     """Arrange [B, H, L, 2L - 1] by distance as [B, H, L, L] by query and key."""
     # Rows of 2L numbers, read in steps of 2L - 1: each row starts one column earlier than the row before.
     padded = scope.add("Pad", columns, scope.integers(0, 0, 0, 0, 0, 0, 0, 1))

@@ -128,12 +128,12 @@ def model_outputs(
         return [output[:length] for output, length in zip(outputs, lengths, strict=True)]
 
     if tokens := model.layout.multi_vector:
-        beside = {"attended": count_attended(model, encodings)}
+        extra_inputs = {"attended": count_attended(model, encodings)}
         wanted = {
             HIDDEN_STATES: QueryTokenVectors(None, False),
             TOKEN_VECTORS: QueryTokenVectors(tokens.projection, tokens.normalize),
         }
-        return {name: each_token(model.run(encodings, wanted[name], beside)) for name in names}
+        return {name: each_token(model.run(encodings, wanted[name], extra_inputs)) for name in names}
     hidden = (
         {HIDDEN_STATES: each_token(model.run(encodings, HiddenStates()))} if HIDDEN_STATES in names else {}
     )

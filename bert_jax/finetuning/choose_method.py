@@ -140,37 +140,37 @@ def choose_method(parts: Folds, workdir: Path) -> tuple[Method, OutOfFoldPredict
     begun, probe, outcomes = time.monotonic(), None, dict[Method, Outcomes]()
     if first == "linear_probe":
         probe = outcomes[first] = parts.predict_with_probes(workdir if others else None)
-        print_trial(parts, first, probe)
+        print_method_scores(parts, first, probe)
         if parts.curve:
             print_once(f"learning curve of the probe: {parts.curve.describe()}")
-    trials = {method: FoldRuns(parts, method, workdir) for method in (others if probe else [first])}
+    runs_by_method = {method: FoldRuns(parts, method, workdir) for method in (others if probe else [first])}
     gains = dict[Method, Gain]()
 
-    def may_win(trial: FoldRuns) -> bool:
+    def may_win(fold_runs: FoldRuns) -> bool:
         """Return whether a method may gain more than the best so far, at the upper end of what is believed."""
         if probe is None:
             return True
-        gain = gains.get(trial.method) or usual_gain(trial.method, probe, HEADS[task.head].compares)
+        gain = gains.get(fold_runs.method) or usual_gain(fold_runs.method, probe, HEADS[task.head].compares)
         return gain.mean + gain.spread >= max([MIN_GAIN, *(other.mean for other in gains.values())])
 
     spent, learnt = time.monotonic() - begun, len(parts.evaluator.examples) * (1 - 1 / config.data.folds)
     at_least = 0 if probe else 1  # or there would be no scores
-    for trial in affordable_folds(
-        list(trials.values()), budget, len(parts.predicted), spent, may_win, at_least
+    for fold_runs in affordable_folds(
+        list(runs_by_method.values()), budget, len(parts.predicted), spent, may_win, at_least
     ):
-        method = trial.method
+        method = fold_runs.method
         if method not in outcomes:
-            print_once(describe_start(trial, parts))
-        trial.predict_next()
-        outcomes[method] = trial.outcomes
+            print_once(describe_start(fold_runs, parts))
+        fold_runs.predict_next()
+        outcomes[method] = fold_runs.outcomes
         if probe:
             usual = usual_gain(method, probe, HEADS[task.head].compares)
             gains[method] = gain_after_folds(usual, probe, outcomes[method], learnt)
-    for method, trial in trials.items():
+    for method, fold_runs in runs_by_method.items():
         if method in outcomes:
-            print_trial(parts, method, outcomes[method], gains.get(method), trial.spent_seconds)
-        if len(trial.seconds) < len(parts.predicted) and may_win(trial):
-            print_once(describe_left_out(trial, len(parts.predicted), budget))
+            print_method_scores(parts, method, outcomes[method], gains.get(method), fold_runs.spent_seconds)
+        if len(fold_runs.seconds) < len(parts.predicted) and may_win(fold_runs):
+            print_once(describe_left_out(fold_runs, len(parts.predicted), budget))
     best = pick_best(gains) if probe else first
     whole = " on all examples" * parts.covers_all
     print_once(f"the final model is trained{whole} by {METHOD_NAMES[best]}{explain_choice(gains.get(best))}")
@@ -202,7 +202,7 @@ def explain_choice(gain: Gain | None) -> str:
     )
 
 
-def print_trial(
+def print_method_scores(
     parts: Folds, method: Method, outcomes: Outcomes, gain: Gain | None = None, seconds: float = 0.0
 ) -> None:
     """Print what a method reaches out of fold, and what it gains over the probe."""
@@ -219,21 +219,21 @@ def print_trial(
     print_once(words + f", in {format_duration(seconds)}" * bool(seconds))
 
 
-def describe_start(trial: FoldRuns, parts: Folds) -> str:
+def describe_start(fold_runs: FoldRuns, parts: Folds) -> str:
     """Say that the first of the models of folds is trained."""
     count = parts.config.data.folds
     models = f"up to {count} fold models" if parts.covers_all else f"the model of one of {count} folds"
     return (
-        f"training {models} with {METHOD_NAMES[trial.method]}, each in about "
-        f"{format_duration(max(trial.next_seconds, 1))}; --config.data.folds=0 trains only the final model"
+        f"training {models} with {METHOD_NAMES[fold_runs.method]}, each in about "
+        f"{format_duration(max(fold_runs.next_seconds, 1))}; --config.data.folds=0 trains only the final model"
     )
 
 
-def describe_left_out(trial: FoldRuns, folds: int, budget: float) -> str:
+def describe_left_out(fold_runs: FoldRuns, folds: int, budget: float) -> str:
     """Say what the minutes of the run did not suffice for."""
-    done, name = len(trial.seconds), METHOD_NAMES[trial.method]
+    done, name = len(fold_runs.seconds), METHOD_NAMES[fold_runs.method]
     what = f"{name} predicted {done} of {folds} folds" if done else f"{name} is not tried"
-    seconds = trial.next_seconds
+    seconds = fold_runs.next_seconds
     takes = "would take long" if math.isinf(seconds) else f"takes about {format_duration(max(seconds, 1))}"
     return (
         f"{what}: one of its models {takes}, and the run has {format_duration(budget)} to choose and to train; "

@@ -54,16 +54,16 @@ class PredictionEvaluator:
         return raws
 
     def __call__(self, logits: list) -> ScoreSums | None:
-        judged = [
+        scored_pairs = [
             (raw, e)
             for raw, e in zip(self.merge_logits(logits), self.examples, strict=True)
             if raw is not None
         ]
-        if not judged:
+        if not scored_pairs:
             return None
         targets, predict = self.kind.targets, self.kind.decoder.predict
-        predicted = [predict(raw, UNCALIBRATED) for raw, _ in judged]
-        return targets.score_sums(predicted, [targets.truth(example) for _, example in judged])
+        predicted = [predict(raw, UNCALIBRATED) for raw, _ in scored_pairs]
+        return targets.score_sums(predicted, [targets.truth(example) for _, example in scored_pairs])
 
 
 def make_batch_config(

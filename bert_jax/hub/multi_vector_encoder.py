@@ -57,7 +57,7 @@ class MaskConfig(TypedDict, total=False):
     keep_only_token_ids: list[int] | None
 
 
-class PoolingConfig(TypedDict, total=False):
+class MultiVectorPoolingConfig(TypedDict, total=False):
     pool_factor: float
     num_protected_tokens: int
     normalize_embeddings: bool
@@ -179,7 +179,7 @@ def read_multi_vector(directory: Path, published: dict) -> MultiVectorSettings |
             },
         }
     similarity = config.get("similarity_fn_name")
-    pooling = read_module(modules, POOLING, PoolingConfig)
+    pooling = read_module(modules, POOLING, MultiVectorPoolingConfig)
     return MultiVectorSettings(
         **texts,
         **lengths,

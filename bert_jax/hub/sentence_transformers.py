@@ -80,7 +80,7 @@ class TokenizerLimits(TypedDict, total=False):
     model_max_length: int | float | None
 
 
-class PoolingConfig(TypedDict, total=False):
+class PoolingModuleConfig(TypedDict, total=False):
     pooling_mode: str | list[str] | None
     include_prompt: bool
 
@@ -159,7 +159,7 @@ def read_embedder(directory) -> EmbedderSettings | None:
             f"{path} lists no Pooling module with a folder beside it; copy it again from its source"
         )
     file = directory / before / "config.json"
-    pooling = read_json(file, PoolingConfig) if "Pooling" in kinds and file.is_file() else {}
+    pooling = read_json(file, PoolingModuleConfig) if "Pooling" in kinds and file.is_file() else {}
     mode = pooling_mode(pooling)
     model_config = read_beside(directory, "config_sentence_transformers.json")
     folder = projection_folder(directory)

@@ -266,7 +266,7 @@ class AdapterModels(Mapping[str, Encoder]):
             for name, reader in readers.items()
         }
         outputs = run_together(
-            [(readers[name].pipeline, given.rows, given.beside or {}) for name, given in inputs.items()]
+            [(readers[name].pipeline, given.rows, given.extra_inputs or {}) for name, given in inputs.items()]
         )
         results: list = [None] * len(texts)
         for (name, given), own in zip(inputs.items(), outputs, strict=True):

@@ -100,14 +100,14 @@ def make_batches(
     longest: int,
     pad: int,
     shapes: BatchShapes,
-    beside: dict[str, np.ndarray] | None = None,
+    extra_inputs: dict[str, np.ndarray] | None = None,
 ) -> Iterator[tuple[list[list[int]], dict[str, np.ndarray]]]:
     """Yield (the indices of the encodings in each row, batch); the rows after those are padding.
 
-    `beside` holds further arrays of the batch, with a row for each encoding.
+    `extra_inputs` holds further arrays of the batch, with a row for each encoding.
     """
     arranged = arrange_rows([len(encoding.input_ids) for encoding in encodings], longest, shapes)
-    collate = row_collator(encodings, pad, shapes, beside)
+    collate = row_collator(encodings, pad, shapes, extra_inputs)
     # Where rows are fixed, the length of a batch is that of each of its rows, too.
     of_length = groupby(arranged, key=itemgetter(0))
     for group in [list(rows) for _, rows in of_length] if shapes.fixed else [arranged]:
@@ -149,16 +149,19 @@ def arrange_rows(lengths: Sequence[int], longest: int, shapes: BatchShapes) -> l
 
 
 def row_collator(
-    encodings: Sequence[Encoding], pad: int, shapes: BatchShapes, beside: dict[str, np.ndarray] | None = None
+    encodings: Sequence[Encoding],
+    pad: int,
+    shapes: BatchShapes,
+    extra_inputs: dict[str, np.ndarray] | None = None,
 ) -> Callable[[list[list[int]], int], dict[str, np.ndarray]]:
     """Return a function of rows, which are lists of indices, and of their length that returns a batch. If texts share
     rows, it holds the `lengths` of texts [B, P]."""
-    beside = dict(beside or {})
+    extra_inputs = dict(extra_inputs or {})
     if shapes.shared:
-        beside["lengths"] = np.array([len(encoding.input_ids) for encoding in encodings], np.int32)
-    targets = {name: Target(array.dtype.name, array.shape[1:]) for name, array in beside.items()}
+        extra_inputs["lengths"] = np.array([len(encoding.input_ids) for encoding in encodings], np.int32)
+    targets = {name: Target(array.dtype.name, array.shape[1:]) for name, array in extra_inputs.items()}
     encoded_windows = [
-        EncodedWindow(encoding, n, {name: array[n] for name, array in beside.items()})
+        EncodedWindow(encoding, n, {name: array[n] for name, array in extra_inputs.items()})
         for n, encoding in enumerate(encodings)
     ]
     return lambda rows, length: collate_rows(

@@ -108,8 +108,8 @@ class MaskedLM(Encoder):
             copies = masked_copies(self, texts)
             for part in group_by_size(copies, TOKENS_AT_ONCE, lambda copy: len(copy[1].input_ids)):
                 positions, targets = (np.array([[copy[n]] for copy in part], np.int32) for n in (2, 3))
-                beside = {"target_positions": positions, "targets": targets}
-                outputs = self.run([copy[1] for copy in part], LogLikelihoods(), beside)
+                extra_inputs = {"target_positions": positions, "targets": targets}
+                outputs = self.run([copy[1] for copy in part], LogLikelihoods(), extra_inputs)
                 for (i, *_), value in zip(part, outputs, strict=True):
                     logarithms[i].append(float(value[0]))
             return [PseudoLogLikelihood(sum(values), tuple(values)) for values in logarithms]

@@ -71,7 +71,7 @@ def replace_mask(model: Runner, text: str, start: int, end: int, token: int) -> 
 
 
 @dataclass
-class Completion:
+class FilledText:
     """A text while its masks are filled."""
 
     text: str
@@ -103,7 +103,7 @@ class Completion:
 def fill_in_passes(model: Runner, texts: list[str], steps: int) -> Iterator[Filled]:
     """Fill the masks of each text in a few passes, the most confident predictions first (mask-predict)."""
     completions = [
-        Completion(text, list(windows), find_masks(model, text, windows))
+        FilledText(text, list(windows), find_masks(model, text, windows))
         for text, windows in zip(texts, encode_overlapping_windows(model, texts), strict=True)
     ]
     for left in range(steps, 0, -1):
@@ -118,7 +118,7 @@ def fill_in_passes(model: Runner, texts: list[str], steps: int) -> Iterator[Fill
 
 
 def predict_masks(
-    model: Runner, masks: Sequence[tuple[Completion, MaskPlace]]
+    model: Runner, masks: Sequence[tuple[FilledText, MaskPlace]]
 ) -> dict[tuple[int, MaskPlace], tuple[float, int]]:
     """Return (probability, token) of the best filling of each mask, by the id() of its completion and the mask."""
     columns: dict[tuple[int, int], list[int]] = {}  # text, window -> positions of masks
@@ -148,7 +148,7 @@ def predict_masks(
 class FillingPipeline(TextPipeline[list]):
     """Fills each mask of a text; the other masks of the text stay unfilled."""
 
-    beside_shapes = ({"target_positions": (1,)}, {"target_positions": (MASKS_PER_ROW,)})
+    extra_shapes = ({"target_positions": (1,)}, {"target_positions": (MASKS_PER_ROW,)})
 
     def __init__(self, model: Runner, top: int):
         model.require_head(("mlm",), "fill_mask")

@@ -38,7 +38,7 @@ from bert_jax.inference.kept_programs import load_program, program_file, save_pr
 from bert_jax.models.adapted_kernel import AdaptedKernel
 from bert_jax.models.bert import Bert
 from bert_jax.models.blocks import BLOCKS
-from bert_jax.models.encoder import Encoder
+from bert_jax.models.encoder import TransformerEncoder
 from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.models.heads import HEADS
 from bert_jax.models.kernels.kernel_choice import note_choices
@@ -189,7 +189,7 @@ def with_adapters(wanted: WithAdapters, config: EncoderConfig) -> Program:
         params = params | {"encoder": choose_adapters(params["encoder"], chosen)}
         if not isinstance(inner, HeadLogits):
             return program_of(inner, config)(params, rest)
-        hidden = Encoder(config, uses_unrolled_layers()).apply({"params": params["encoder"]}, rest)
+        hidden = TransformerEncoder(config, uses_unrolled_layers()).apply({"params": params["encoder"]}, rest)
         module = module_with_head(config, inner.head, inner.labels)
 
         def logits_of_row(own, hidden, mask):
@@ -217,7 +217,7 @@ def choose_adapters(encoder: dict, chosen) -> dict:
 
 @program_of.register
 def last_hidden_states(wanted: HiddenStates, config: EncoderConfig) -> Program:
-    encoder = Encoder(config, uses_unrolled_layers())
+    encoder = TransformerEncoder(config, uses_unrolled_layers())
 
     def run(params, batch):
         return encoder.apply({"params": params["encoder"]}, batch).astype("float32")
@@ -252,7 +252,9 @@ def attention_weights(wanted: AttentionWeights, config: EncoderConfig) -> Progra
 def run_with_intermediates(config: EncoderConfig, collection: str, params: dict, batch: dict):
     """Return (hidden states, the values of the collection that the layers kept)."""
     of_encoder = params["encoder"] if uses_unrolled_layers() else unroll_layers(params["encoder"])
-    hidden, kept = Encoder(config, unrolled=True).apply({"params": of_encoder}, batch, mutable=collection)
+    hidden, kept = TransformerEncoder(config, unrolled=True).apply(
+        {"params": of_encoder}, batch, mutable=collection
+    )
     return hidden, kept.get(collection, {})
 
 
@@ -276,7 +278,7 @@ def pool_states(wanted: PooledStates, params: dict, hidden, batch: dict):
 
 def from_states(config: EncoderConfig, compute: Callable, wanted: Computation) -> Program:
     """Return the program of what `compute` makes of the hidden states of the last layer."""
-    encoder = Encoder(config, uses_unrolled_layers())
+    encoder = TransformerEncoder(config, uses_unrolled_layers())
 
     def run(params, batch):
         return compute(wanted, params, encoder.apply({"params": params["encoder"]}, batch), batch)
@@ -286,7 +288,7 @@ def from_states(config: EncoderConfig, compute: Callable, wanted: Computation) -
 
 @program_of.register
 def pooled_logits(wanted: SparseVectors, config: EncoderConfig) -> Program:
-    encoder, decodes = Encoder(config, uses_unrolled_layers()), config.positions == "decoder"
+    encoder, decodes = TransformerEncoder(config, uses_unrolled_layers()), config.positions == "decoder"
 
     def run(params, batch):
         states = encoder.apply({"params": params["encoder"]}, batch, False, decodes)

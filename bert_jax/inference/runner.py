@@ -111,22 +111,22 @@ class Runner:
         self,
         encodings: Sequence[Encoding],
         wanted: Computation,
-        beside: dict[str, np.ndarray] | None = None,
+        extra_inputs: dict[str, np.ndarray] | None = None,
         progress: Progress | None = None,
         engine: Engine | None = None,
     ) -> list:
         """Return the outputs of a computation for each encoding, in order.
 
-        `beside` holds further arrays of the batch, with a row for each encoding; `progress` counts the encodings. By
-        default the model's own engine computes.
+        `extra_inputs` holds further arrays of the batch, with a row for each encoding; `progress` counts the encodings.
+        By default the model's own engine computes.
         """
-        return self._run(encodings, wanted, beside, progress, engine or self.engine)
+        return self._run(encodings, wanted, extra_inputs, progress, engine or self.engine)
 
     def _run(
         self,
         encodings: Sequence[Encoding],
         wanted: Computation,
-        beside: dict[str, np.ndarray] | None,
+        extra_inputs: dict[str, np.ndarray] | None,
         progress: Progress | None,
         engine: Engine,
     ) -> list:
@@ -156,7 +156,7 @@ class Runner:
                 progress.advance(sum(map(len, rows)))
 
         longest, pad = self.config.max_position_embeddings, self.tokenizer.special.pad
-        batches = list(make_batches(encodings, longest, pad, shapes_for(engine, wanted), beside))
+        batches = list(make_batches(encodings, longest, pad, shapes_for(engine, wanted), extra_inputs))
         if self.config.type_vocab_size == 1 and any(batch["token_type_ids"].any() for _, batch in batches):
             raise BertJaxError(
                 "this model has one token type (type_vocab_size 1), and its tokenizer gives the second text of a pair "
@@ -198,7 +198,7 @@ class ModelInputs:
     first_rows: list[Encoding]  # the first row of each text, which says whether it was truncated
     parts: Any = None  # what else the pipeline needs to read the results
     # Further arrays of the batch, with a row for each row of tokens.
-    beside: dict[str, np.ndarray] | None = None
+    extra_inputs: dict[str, np.ndarray] | None = None
 
 
 class TextPipeline(ABC, Generic[Result]):
@@ -206,7 +206,7 @@ class TextPipeline(ABC, Generic[Result]):
     the rows of several callers are computed together."""
 
     # The shapes of the further arrays of a row, in each of the programs that it may need.
-    beside_shapes: tuple[Mapping[str, tuple[int, ...]], ...] = ({},)
+    extra_shapes: tuple[Mapping[str, tuple[int, ...]], ...] = ({},)
 
     def __init__(self, model: Runner, computation: Computation, truncated: TruncationCounter):
         self.model, self.computation, self.truncated = model, computation, truncated
@@ -221,7 +221,7 @@ class TextPipeline(ABC, Generic[Result]):
     def __call__(self, texts: Sequence) -> Any:
         inputs = self.preprocess(texts)
         self.truncated.count(inputs.first_rows)
-        return self.postprocess(inputs, self.model.run(inputs.rows, self.computation, inputs.beside))
+        return self.postprocess(inputs, self.model.run(inputs.rows, self.computation, inputs.extra_inputs))
 
 
 Part = tuple[TextPipeline, Sequence, Mapping[str, np.ndarray]]  # its rows, and further arrays of the batch
@@ -243,13 +243,15 @@ def run_together(parts: Sequence[Part]) -> list[list]:
     for numbers in groups.values():
         pipeline, _, names = parts[numbers[0]]
         rows = [row for number in numbers for row in parts[number][1]]
-        beside = {name: np.concatenate([parts[number][2][name] for number in numbers]) for name in names}
+        extra_inputs = {
+            name: np.concatenate([parts[number][2][name] for number in numbers]) for name in names
+        }
         model, computation = pipeline.model, pipeline.computation
         if bank := model.engine.bank:
             slots = [np.full(len(parts[n][1]), parts[n][0].model.engine.slot, np.int32) for n in numbers]
-            beside["adapter"] = np.concatenate(slots)
+            extra_inputs["adapter"] = np.concatenate(slots)
             computation = bank.widen(computation)
-        outputs = iter(model.run(rows, computation, beside, engine=bank))
+        outputs = iter(model.run(rows, computation, extra_inputs, engine=bank))
         for number in numbers:
             own, given, _ = parts[number]
             results[number] = [cut_labels(own.computation, next(outputs)) for _ in given]

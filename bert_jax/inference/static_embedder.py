@@ -38,14 +38,14 @@ class StaticEmbedder(Embedder):
         self,
         encodings: Sequence[Encoding],
         wanted: Computation,
-        beside: dict[str, np.ndarray] | None,
+        extra_inputs: dict[str, np.ndarray] | None,
         progress: Progress | None,
         engine: Engine,
     ) -> list:
         if not (
             isinstance(engine, NumpyEngine) and isinstance(wanted, PooledStates) and wanted.pooling == "mean"
         ):
-            return super()._run(encodings, wanted, beside, progress, engine)
+            return super()._run(encodings, wanted, extra_inputs, progress, engine)
         vectors = engine.mean_rows(encodings, wanted)  # without batches and their padding
         if not is_finite(vectors):
             raise BertJaxError(

@@ -55,7 +55,7 @@ class TokenVectorPipeline(PromptedPipeline[np.ndarray]):
         self.encoding_options = encoding_options
         self.is_compared = token_choice(settings, task, model.tokenizer)
         if computes is QueryTokenVectors:
-            self.beside_shapes = ({"attended": ()},)
+            self.extra_shapes = ({"attended": ()},)
 
     def preprocess(self, texts: Sequence) -> ModelInputs:
         inputs = super().preprocess(texts)
@@ -64,8 +64,8 @@ class TokenVectorPipeline(PromptedPipeline[np.ndarray]):
         settings = require_multi_vector(self.model)
         rows = [expand_query(row, settings, self.model.tokenizer) for row in inputs.rows]
         attended = np.array([len(row.input_ids) for row in inputs.rows], np.int32)
-        beside = None if self.expansion.attend else {"attended": attended}
-        return replace(inputs, rows=rows, beside=beside)
+        extra_inputs = None if self.expansion.attend else {"attended": attended}
+        return replace(inputs, rows=rows, extra_inputs=extra_inputs)
 
     def postprocess(self, inputs: ModelInputs, outputs: list) -> list[np.ndarray]:
         results = []

@@ -26,7 +26,7 @@ class Program(NamedTuple):
     computation: Computation
     length: int
     rows: int
-    beside: Mapping[str, tuple[int, ...]]  # shapes of the further arrays of a row
+    extra_inputs: Mapping[str, tuple[int, ...]]  # shapes of the further arrays of a row
 
 
 def compile_programs(model: Runner, lengths: Sequence[int] | None, texts: int) -> None:
@@ -40,8 +40,8 @@ def compile_programs(model: Runner, lengths: Sequence[int] | None, texts: int) -
         check_number(length, "lengths", is_whole=True, allowed=Range(1, longest))
     check_number(texts, "texts", is_whole=True, allowed=Range(1))
     programs = [
-        Program(computation, length, rows, beside)
-        for computation, beside in list_computations(model)
+        Program(computation, length, rows, extra_inputs)
+        for computation, extra_inputs in list_computations(model)
         for shapes in [shapes_for(model.engine, computation)]
         for length in shapes.row_lengths(lengths, longest, texts)
         for rows in possible_row_counts(shapes, length, texts)
@@ -57,9 +57,9 @@ def compute_once(model: Runner, program: Program) -> None:
     compares = any(HEADS[head].compares for head in model.layout.heads)
     text_starts = (0, length // 2) if compares else (0,)
     encoding = Encoding(unknown, [0] * length, [(0, 0)] * length, text_starts=text_starts)
-    beside = {name: np.zeros((1, *shape), np.int32) for name, shape in program.beside.items()}
+    extra_inputs = {name: np.zeros((1, *shape), np.int32) for name, shape in program.extra_inputs.items()}
     shapes = shapes_for(model.engine, program.computation)
-    collate = row_collator([encoding], model.tokenizer.special.pad, shapes, beside)
+    collate = row_collator([encoding], model.tokenizer.special.pad, shapes, extra_inputs)
     batch = collate([[0]] * program.rows, program.length)
     model.engine.read(model.engine.start(program.computation, batch))
 
@@ -84,7 +84,7 @@ def list_computations(model: Runner) -> list[tuple[Computation, Mapping[str, tup
         return [(sparse_computation(sparse), {})]
     if model.layout.multi_vector:
         pipelines = [TokenVectorPipeline(model, task) for task in TASKS]
-        return [(pipeline.computation, pipeline.beside_shapes[0]) for pipeline in pipelines]
+        return [(pipeline.computation, pipeline.extra_shapes[0]) for pipeline in pipelines]
     computations: list = [(PooledStates(embedder.pooling, projection=embedder.projection), {})]
     if "mlm" in heads:
         computations.append((MaskFillings(5), {"target_positions": (1,)}))

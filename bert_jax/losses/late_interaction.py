@@ -21,7 +21,7 @@ from bert_jax.losses.loss import Loss
 from bert_jax.models.max_sim import max_sim, max_sim_of_own
 
 
-class TokenVectors(NamedTuple):
+class TokenVectorBatch(NamedTuple):
     """The vectors of groups of texts; masks are 0 for tokens that are not scored."""
 
     queries: Any  # [N, S, D], of the anchors
@@ -36,7 +36,7 @@ class LateInteractionLossSettings(EmbeddingLossSettings):
     normalize_scores: bool = False  # whether a query's scores are scaled to 0..1 before they are compared
 
 
-def multiple_negatives(tokens: TokenVectors, batch: dict, s: LateInteractionLossSettings) -> Loss:
+def multiple_negatives(tokens: TokenVectorBatch, batch: dict, s: LateInteractionLossSettings) -> Loss:
     """Cross-entropy of finding each anchor's positive among the positives and negatives of all groups."""
     documents, mask = (
         jnp.moveaxis(x, 1, 0).reshape(-1, *x.shape[2:]) for x in (tokens.documents, tokens.document_mask)
@@ -48,12 +48,12 @@ def multiple_negatives(tokens: TokenVectors, batch: dict, s: LateInteractionLoss
     return info_nce(products, batch, scales(batch, s), (0, 1))
 
 
-def margin_mse(tokens: TokenVectors, batch: dict, s: LateInteractionLossSettings) -> Loss:
+def margin_mse(tokens: TokenVectorBatch, batch: dict, s: LateInteractionLossSettings) -> Loss:
     """The squared error of (score of the positive - of each negative) against the teacher's difference."""
     return margin_error(max_sim_of_own(*tokens, s.mean), batch)
 
 
-def teacher_ranking(tokens: TokenVectors, batch: dict, s: LateInteractionLossSettings) -> Loss:
+def teacher_ranking(tokens: TokenVectorBatch, batch: dict, s: LateInteractionLossSettings) -> Loss:
     """The KL divergence of the softmax over a group's scores from the softmax over a teacher's, both at a temperature
     of 1 / scale; it is divided by the squared scale, so that gradients are about as large at any."""
     scores = max_sim_of_own(*tokens, s.mean)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.einsum import mixed_einsum
-from bert_jax.models.encoder import Encoder, dummy_batch
+from bert_jax.models.encoder import TransformerEncoder, dummy_batch
 from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.models.heads import HEADS, Head, has_transform
 from bert_jax.models.layers import ACTIVATIONS, Dense, default_initializer, norm, residual_initializer
@@ -34,7 +34,7 @@ class Bert(nn.Module):
     @nn.compact
     def __call__(self, batch, train: bool = False, hidden=None):
         """Return the outputs; if the hidden states are given, those of the heads alone, without a masked LM's."""
-        encoder = Encoder(self.config, self.unrolled, name="encoder")
+        encoder = TransformerEncoder(self.config, self.unrolled, name="encoder")
         decodes = self.config.positions == "decoder" and any(HEADS[name].decoded for name in self.heads)
         outputs = {}
         if hidden is None and decodes:

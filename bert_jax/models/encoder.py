@@ -95,7 +95,7 @@ def token_positions(batch, count: int):
     return jnp.where(batch["attention_mask"] > 0, position, jnp.minimum(position, count - 1))
 
 
-class Encoder(nn.Module):
+class TransformerEncoder(nn.Module):
     """Batch -> hidden states [B, L, D]. If `unrolled`, it takes parameters as `unroll_layers` returns them."""
 
     config: EncoderConfig

@@ -152,7 +152,7 @@ def make_origin(run: OpenedRun, command: str) -> TrainingOrigin:
     return TrainingOrigin(command, examples, run.data.identity(), columns)
 
 
-class Completion(TypedDict):
+class RunCompletion(TypedDict):
     inputs: dict[str, Any]
     step: int  # the last one
     scores: dict[str, float]
@@ -176,14 +176,14 @@ def record_completion(run: OpenedRun, directory: Workdir, scores: dict[str, floa
     if not all(map(math.isfinite, scores.values())):  # which JSON cannot hold
         return
     steps = CheckpointFolder(directory.checkpoints).steps()
-    completion = Completion(inputs=completion_inputs(run), step=max(steps, default=0), scores=scores)
+    completion = RunCompletion(inputs=completion_inputs(run), step=max(steps, default=0), scores=scores)
     write_json(directory.finished, hashes.seal(completion))
 
 
-def find_completion(run: OpenedRun, directory: Workdir) -> Completion | None:
+def find_completion(run: OpenedRun, directory: Workdir) -> RunCompletion | None:
     """Return the record of a finished run whose outputs are all there; None if something is to be done."""
     try:
-        completion: Completion = read_json(directory.finished, Completion)
+        completion: RunCompletion = read_json(directory.finished, RunCompletion)
         is_same = hashes.is_sealed(completion) and completion["inputs"] == completion_inputs(run)
         is_whole = is_same and all(hashes.is_whole(directory.model / name) for name in run.task.layouts)
     except (BertJaxError, FileNotFoundError):  # it is made anew

@@ -49,7 +49,7 @@ class ShardSettings:
 
 
 @dataclass(frozen=True)
-class Shard:
+class VectorShard:
     texts: int
     blake2b: str  # of the texts
     truncated: int
@@ -69,7 +69,7 @@ class VectorsManifest:
     truncated: int
     clipped: int
     input: str  # hash of the texts
-    shards: list[Shard]
+    shards: list[VectorShard]
     ranges: list[list[float]] | None  # for int8: the minimum and the maximum of each dimension
 
     @classmethod
@@ -121,7 +121,7 @@ class ShardWriter:
 
     def __init__(self, directory: Path, settings: ShardSettings):
         self.directory, self.settings = directory, settings
-        self.shards: list[Shard] = []
+        self.shards: list[VectorShard] = []
         self.ranges: np.ndarray | None = None
         self.complete, self.taken = False, 0
         facts = VectorsManifest.load(directory) if (directory / VECTORS_FILE).exists() else None
@@ -176,7 +176,7 @@ class ShardWriter:
         self.ranges = quantizer.ranges
         if not is_listed:
             cut = counts.truncated, counts.most, counts.longest
-            self.shards.append(Shard(counts.texts, digest.hexdigest(), *cut, quantizer.clipped))
+            self.shards.append(VectorShard(counts.texts, digest.hexdigest(), *cut, quantizer.clipped))
             self.write_manifest()
 
     def other_texts_error(self, number: int) -> BertJaxError:

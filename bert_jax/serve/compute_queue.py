@@ -70,7 +70,7 @@ class Work:
         if self.inputs is None:
             return (self.function,)
         assert isinstance(self.function, TextPipeline)
-        shapes = {name: array.shape[1:] for name, array in (self.inputs.beside or {}).items()}
+        shapes = {name: array.shape[1:] for name, array in (self.inputs.extra_inputs or {}).items()}
         return *batch_key(self.function), *sorted(shapes.items())
 
 
@@ -277,8 +277,8 @@ def compute_together(parts: Sequence[BatchRows]) -> None:
 def rows_to_compute(work: Work, numbers: range) -> Part:
     assert isinstance(work.function, TextPipeline) and work.inputs is not None
     rows = slice(numbers.start, numbers.stop)
-    beside = {name: array[rows] for name, array in (work.inputs.beside or {}).items()}
-    return work.function, work.inputs.rows[rows], beside
+    extra_inputs = {name: array[rows] for name, array in (work.inputs.extra_inputs or {}).items()}
+    return work.function, work.inputs.rows[rows], extra_inputs
 
 
 def set_answer(future: asyncio.Future, answer: Any) -> None:

@@ -18,7 +18,7 @@ ERRORS = ("empty", "validation", "model", "overloaded", "unhealthy", "unauthoriz
 
 
 @dataclass(frozen=True)
-class Family:
+class MetricFamily:
     """Metrics of one name: a counter or gauge for each value of a label, or a histogram."""
 
     name: str
@@ -35,19 +35,19 @@ class Family:
 
 
 FAMILIES = (
-    Family("te_request_count", "Requests that were read.", "method", METHODS),
-    Family("te_request_success", "Requests that were answered.", "method", METHODS),
-    Family("te_request_failure", "Requests that were refused, or failed.", "err", ERRORS),
-    Family("te_request_truncated_texts", "Texts that were too long and were truncated."),
-    Family("te_request_tokens", "Tokens that were computed."),
-    Family("bert_jax_cpu_seconds", "Seconds of CPU of each part of the server.", "part", PARTS, unit="seconds"),
-    Family("te_queue_size", "Requests that wait or are being computed.", kind="gauge"),
-    Family("te_request_duration", "Seconds from a request to its answer.", bounds=SECONDS, kind="histogram"),
-    Family("te_request_tokenization_duration", "Seconds of tokenizing.", bounds=SECONDS, kind="histogram"),
-    Family("te_request_queue_duration", "Seconds of waiting.", bounds=SECONDS, kind="histogram"),
-    Family("te_request_inference_duration", "Seconds of computing.", bounds=SECONDS, kind="histogram"),
-    Family("te_batch_next_size", "Rows that were computed together.", bounds=SIZES, kind="histogram"),
-    Family("te_batch_next_tokens", "Tokens that were computed together.", bounds=SIZES, kind="histogram"),
+    MetricFamily("te_request_count", "Requests that were read.", "method", METHODS),
+    MetricFamily("te_request_success", "Requests that were answered.", "method", METHODS),
+    MetricFamily("te_request_failure", "Requests that were refused, or failed.", "err", ERRORS),
+    MetricFamily("te_request_truncated_texts", "Texts that were too long and were truncated."),
+    MetricFamily("te_request_tokens", "Tokens that were computed."),
+    MetricFamily("bert_jax_cpu_seconds", "Seconds of CPU of each part of the server.", "part", PARTS, unit="seconds"),
+    MetricFamily("te_queue_size", "Requests that wait or are being computed.", kind="gauge"),
+    MetricFamily("te_request_duration", "Seconds from a request to its answer.", bounds=SECONDS, kind="histogram"),
+    MetricFamily("te_request_tokenization_duration", "Seconds of tokenizing.", bounds=SECONDS, kind="histogram"),
+    MetricFamily("te_request_queue_duration", "Seconds of waiting.", bounds=SECONDS, kind="histogram"),
+    MetricFamily("te_request_inference_duration", "Seconds of computing.", bounds=SECONDS, kind="histogram"),
+    MetricFamily("te_batch_next_size", "Rows that were computed together.", bounds=SIZES, kind="histogram"),
+    MetricFamily("te_batch_next_tokens", "Tokens that were computed together.", bounds=SIZES, kind="histogram"),
 )  # fmt: skip
 OFFSETS = dict(
     zip((f.name for f in FAMILIES), np.cumsum([0, *(f.size for f in FAMILIES)]).tolist(), strict=False)

@@ -193,14 +193,14 @@ def list_programs(pipeline: TextPipeline) -> list[Program]:
     """Return the programs of all shapes of batches; of an engine that compiles nothing, one."""
     longest, shapes = pipeline.truncated.max_length, shapes_for(pipeline.model.engine, pipeline.computation)
     if not shapes.lengths:
-        return [Program(pipeline.computation, min(longest, 16), 1, pipeline.beside_shapes[0])]
+        return [Program(pipeline.computation, min(longest, 16), 1, pipeline.extra_shapes[0])]
     most = pipeline.model.config.max_position_embeddings
     lengths = shapes.row_lengths(range(1, longest + 1), most)
     return [
-        Program(pipeline.computation, length, rows, beside)
+        Program(pipeline.computation, length, rows, extra_inputs)
         for length in lengths
         for rows in shapes.row_counts(length)
-        for beside in pipeline.beside_shapes
+        for extra_inputs in pipeline.extra_shapes
     ]
 
 

@@ -28,7 +28,7 @@ from bert_jax.losses.distillation import (
 from bert_jax.losses.loss import Loss
 from bert_jax.models.cost import layer_flops
 from bert_jax.models.einsum import mixed_einsum
-from bert_jax.models.encoder import Encoder
+from bert_jax.models.encoder import TransformerEncoder
 from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.models.kernels.request import make_attention_mask
 from bert_jax.models.layer_states import layerwise
@@ -268,7 +268,7 @@ class TinyBertTask(LayerDistillTask):
 def compute_layer_values(layout: Layout, params: dict, batch: dict, key=None, **wanted) -> dict[str, list]:
     """Return the intermediate values of a model's encoder; see `layerwise`."""
     rngs = None if key is None else {"dropout": key}
-    encoder, variables = Encoder(layout.config), {"params": params["encoder"]}
+    encoder, variables = TransformerEncoder(layout.config), {"params": params["encoder"]}
     values: Any = encoder.apply(variables, batch, key is not None, rngs=rngs, method=layerwise, **wanted)
     return values
 

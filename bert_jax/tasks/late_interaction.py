@@ -38,7 +38,7 @@ from bert_jax.losses.embedding import EmbeddingLoss
 from bert_jax.losses.late_interaction import (
     LATE_INTERACTION_LOSSES,
     LateInteractionLossSettings,
-    TokenVectors,
+    TokenVectorBatch,
 )
 from bert_jax.models.token_vectors import vectors_of_tokens
 from bert_jax.tasks.embed import (
@@ -151,7 +151,7 @@ class LateInteractionTask(EmbeddingTask):
             layer, activation = params[PROJECTION]["dense"], projection.activation
         return {VECTORS: vectors_of_tokens(hidden, layer, activation, self.multi_vector.normalize)}
 
-    def gather_groups(self, outputs: dict, batch: dict) -> tuple[TokenVectors, dict]:
+    def gather_groups(self, outputs: dict, batch: dict) -> tuple[TokenVectorBatch, dict]:
         """Return the vectors of the tokens of all groups, and the other arrays by group."""
         groups = gather_targets(outputs, batch, self.texts_per_group)
         count = self.groups_per_step or len(groups["ids"])
@@ -170,7 +170,7 @@ class LateInteractionTask(EmbeddingTask):
             return vectors[positions], text_of_token[positions] == texts[:, which, None]
 
         query, document = self.longest_texts
-        return TokenVectors(*take(0, query), *take(slice(1, None), document)), groups
+        return TokenVectorBatch(*take(0, query), *take(slice(1, None), document)), groups
 
     def predictions(self, outputs: dict, batch: dict):
         """Return the vectors of tokens; those that are not compared are zeros."""

@@ -35,7 +35,7 @@ from bert_jax.training.sharding import (
     mesh_warnings,
     place_batches,
 )
-from bert_jax.training.start_share import CAUTIOUS, SHARES_LINE, Measured, choose_share
+from bert_jax.training.start_share import CAUTIOUS, SHARES_LINE, MeasuredShare, choose_share
 from bert_jax.training.state import (
     StepConstants,
     TrainState,
@@ -265,7 +265,7 @@ class TrainingLoop:
         self.log.write_line("validation", self.step, self.validation_metrics, {"seconds": seconds})
         self.pace.exclude_pause(seconds)
 
-    def compute_metrics(self) -> Measured:
+    def compute_metrics(self) -> MeasuredShare:
         index, count = local_data_shard(self.mesh, self.data.rows_per_step)
         total = MetricSums()
         batches = self.data.validation_batches(self.data.row_length(max(self.step - 1, 0)), index, count)
@@ -281,7 +281,7 @@ class TrainingLoop:
             predicted.append(self.task.keep_predictions(rows))
         scored = self.data.score_sums(predicted)
         scores = scored.scores if scored else self.data.metrics(predicted)
-        return Measured(self.task.metrics_from_means(total.means()) | scores, scored)
+        return MeasuredShare(self.task.metrics_from_means(total.means()) | scores, scored)
 
     def save(self) -> None:
         self.record_pending()
@@ -334,7 +334,7 @@ class TrainingLoop:
         whole, _ = split_params(self.task, self.config, self.start_params())
         start, trained = place_on_mesh(whole, get_shardings(self.abstract).params), self.state.params
 
-        def measure(share: float) -> Measured:
+        def measure(share: float) -> MeasuredShare:
             self.state = replace(self.state, params=average_params(start, trained, share))
             return self.compute_metrics()
 

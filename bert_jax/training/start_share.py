@@ -17,7 +17,7 @@ CAUTIOUS = 0.75
 SHARES_LINE = "shares"  # kind of the line about the shares that were tried
 
 
-class Measured(NamedTuple):
+class MeasuredShare(NamedTuple):
     """Metrics of the validation set, and what the error of a difference is computed from, if that is known."""
 
     metrics: dict[str, float]
@@ -31,7 +31,7 @@ class ChosenShare(NamedTuple):
     values: dict[str, float]
 
 
-def choose_share(measure: Callable[[float], Measured], metric: str, given: float) -> ChosenShare:
+def choose_share(measure: Callable[[float], MeasuredShare], metric: str, given: float) -> ChosenShare:
     """Choose the best share, if any clearly gains over the start, or else a cautious one, unless that clearly loses.
 
     A given share is chosen unless the start is better; -1: none is given.
@@ -47,7 +47,7 @@ def choose_share(measure: Callable[[float], Measured], metric: str, given: float
     return ChosenShare(best, tried[best].metrics, values | {"gain": gain, "standard_error": error})
 
 
-def gain_over(start: Measured, measured: Measured, metric: str) -> tuple[float, float]:
+def gain_over(start: MeasuredShare, measured: MeasuredShare, metric: str) -> tuple[float, float]:
     """Return by how much the metric is better than at the start, and the standard error; 0 if that is not known."""
     gain = rank_key(metric, measured.metrics)[0] - rank_key(metric, start.metrics)[0]
     if start.sums and measured.sums and metric in start.sums.scores:

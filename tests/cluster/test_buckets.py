@@ -9,7 +9,7 @@ import pytest
 
 from bert_jax.cluster import run_shards
 from bert_jax.cluster.predict_shards import PredictShards
-from bert_jax.cluster.worker import ClusterOptions, Refusal, ShardResult, Worker, list_versions
+from bert_jax.cluster.worker import ClusterOptions, ShardRefusal, ShardResult, ShardWorker, list_versions
 from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.columns import ExampleColumns
@@ -40,13 +40,13 @@ class Here:
         self.limit, self.done = limit, []
 
     def __call__(self, options, work, shards, before):
-        worker = Worker(1, uses_accelerator=False)
+        worker = ShardWorker(1, uses_accelerator=False)
         assert worker.open(work, list_versions()) is None
         answers = []
         for shard in [shard for shard in shards if shard.name not in before][: self.limit]:
             self.done.append(shard.name)
             answers.append(worker.write(shard))
-        if refusals := [answer.message for answer in answers if isinstance(answer, Refusal)]:
+        if refusals := [answer.message for answer in answers if isinstance(answer, ShardRefusal)]:
             raise BertJaxError(refusals[0])
         complete = work.folder.list_complete(shards)
         if self.limit is not None:
@@ -175,7 +175,7 @@ def test_a_dry_run_leaves_nothing_in_a_bucket(model, store):
     work = PredictShards.from_model(str(model), "jsonl", store.address("out"), **own)
     before = dict(store.objects)
     with run_shards.temporary_work(work) as tried:
-        worker = Worker(1, uses_accelerator=False)
+        worker = ShardWorker(1, uses_accelerator=False)
         assert worker.open(tried, list_versions()) is None
         (shard,) = run_shards.list_files(store.address("in/0.txt"))
         assert isinstance(worker.write(shard), ShardResult)

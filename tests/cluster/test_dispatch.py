@@ -8,7 +8,7 @@ import pytest
 
 from bert_jax.cluster import dispatch, run_shards
 from bert_jax.cluster.dispatch import MAX_DEATHS, Dispatcher
-from bert_jax.cluster.worker import Refusal, ShardResult, WorkerPlan
+from bert_jax.cluster.worker import ShardRefusal, ShardResult, WorkerPlan
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.shards.shard import Shard
 
@@ -124,7 +124,7 @@ def test_a_shard_that_kills_every_worker_fails_alone(capsys):
 
 def test_a_bad_shard_fails_and_the_others_go_on(capsys):
     cluster = Cluster(
-        lambda shard: Refusal("1.txt row 3 is empty") if shard.name == "1" else ShardResult(1, 0.1, ())
+        lambda shard: ShardRefusal("1.txt row 3 is empty") if shard.name == "1" else ShardResult(1, 0.1, ())
     )
     dispatcher = run(cluster)
     assert dispatcher.failures == ["1.txt row 3 is empty"] and len(dispatcher.results) == 2
@@ -134,7 +134,7 @@ def test_a_bad_shard_fails_and_the_others_go_on(capsys):
 def test_a_worker_with_a_full_disk_gets_no_other_shard(capsys):
     """Otherwise it would fail one shard after another, faster than the others do them."""
     cluster = Cluster(
-        lambda shard: Refusal(f"{shard.name} (on a)", shard.name == "1") if shard.size > 5 else DONE
+        lambda shard: ShardRefusal(f"{shard.name} (on a)", shard.name == "1") if shard.size > 5 else DONE
     )
     cluster.workers = 1
     dispatcher = run(cluster)
@@ -148,7 +148,7 @@ def test_a_worker_with_a_full_disk_gets_no_other_shard(capsys):
 
 def test_a_machine_that_cannot_open_the_work_ends_the_command():
     cluster = Cluster(
-        lambda shard: ShardResult(1, 0.1, ()), lambda *_: Refusal("host-2 does not see /models")
+        lambda shard: ShardResult(1, 0.1, ()), lambda *_: ShardRefusal("host-2 does not see /models")
     )
     with pytest.raises(BertJaxError, match="host-2 does not see /models"):
         run(cluster)

@@ -13,7 +13,7 @@ import bert_jax
 from bert_jax.cluster import predict_shards
 from bert_jax.cluster.embed_shards import EmbedShards
 from bert_jax.cluster.predict_shards import PredictShards
-from bert_jax.cluster.worker import THREADS, Refusal, ShardResult, Worker, list_versions
+from bert_jax.cluster.worker import THREADS, ShardRefusal, ShardResult, ShardWorker, list_versions
 from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.data.shards.cut_file import CutFile
 from bert_jax.data.shards.shard import list_shards
@@ -32,7 +32,7 @@ HERE = f" (on {socket.gethostname()})"
 
 @pytest.fixture
 def worker(worker_environment):
-    return Worker(1, uses_accelerator=False)
+    return ShardWorker(1, uses_accelerator=False)
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_rows_are_numbered_and_told_by_the_file_that_was_cut(worker, work, tmp_p
     answer = worker.write(first)
     assert isinstance(answer, ShardResult) and (answer.rows, answer.warnings) == (4, ())
     answer = worker.write(second)
-    assert isinstance(answer, Refusal) and not answer.disk_is_full
+    assert isinstance(answer, ShardRefusal) and not answer.disk_is_full
     assert answer.message.startswith(f"{tmp_path}/in.jsonl row 7: ") and answer.message.endswith(HERE)
     assert [path.name for path in sorted((tmp_path / "out").glob("*.jsonl"))] == ["in-00000.jsonl"]
     assert list(work.folder.list_complete([first, second])) == ["in-00000"]
@@ -80,7 +80,7 @@ def test_a_disk_that_is_full_is_told_with_the_machine(worker, work, tmp_path, mo
     assert worker.open(work, list_versions()) is None
     monkeypatch.setitem(predict_shards.WRITERS, "jsonl", full_disk)
     answer = worker.write(shard)
-    assert answer == Refusal(
+    assert answer == ShardRefusal(
         f"{tmp_path}/out/in.jsonl: No space left on device; make room there and repeat the command{HERE}",
         disk_is_full=True,
     )
@@ -93,7 +93,7 @@ def full_disk(*_):
 
 def test_a_machine_with_other_versions_is_refused(worker, work):
     answer = worker.open(work, list_versions() | {"jax": "0.9.1"})
-    assert isinstance(answer, Refusal)
+    assert isinstance(answer, ShardRefusal)
     assert f"{socket.gethostname()} has jax " in answer.message
     assert answer.message.endswith(
         "and the command runs with 0.9.1; install the same versions on all machines"
@@ -102,11 +102,13 @@ def test_a_machine_with_other_versions_is_refused(worker, work):
 
 def test_a_machine_that_does_not_see_the_model_or_has_another_is_refused(worker, work):
     answer = worker.open(replace(work, model="/nowhere/model"), list_versions())
-    assert answer == Refusal(
+    assert answer == ShardRefusal(
         f"{socket.gethostname()} does not see /nowhere/model; put it on storage that all machines mount at this path"
     )
     answer = worker.open(replace(work, fingerprint="of another"), list_versions())
-    assert answer == Refusal(f"{work.model} is another model here than where the command runs; copy it again")
+    assert answer == ShardRefusal(
+        f"{work.model} is another model here than where the command runs; copy it again"
+    )
 
 
 @pytest.mark.slow
@@ -123,7 +125,7 @@ def test_the_rows_of_a_table_as_parquet(worker, work, tmp_path):
     assert str(written.schema.field("predicted_score").type) == "double"
     write_jsonl(tmp_path / "in.jsonl", [rows[0], rows[1] | {"id": "one"}])
     answer = worker.write(shard)
-    assert isinstance(answer, Refusal) and "which Parquet cannot" in answer.message
+    assert isinstance(answer, ShardRefusal) and "which Parquet cannot" in answer.message
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ import pytest
 
 from bert_jax import tasks
 from bert_jax.bench.step_speed import Step, synthetic_batch
-from bert_jax.bench.timing import FEWEST, Machine, Measured, Turn, describe_load, text_figures, timed
+from bert_jax.bench.timing import FEWEST, Machine, MeasuredTurns, Turn, describe_load, text_figures, timed
 from bert_jax.command.main import main
 from tests.support.pretraining_runs import make_corpus
 from tests.support.project import ROOT
@@ -69,7 +69,7 @@ def test_one_table_has_a_column_for_each_variant():
         "bfloat16": {"texts_per_second": 2.0, "p50_ms": 4.87},
     }
     load = {"cores": 2, "load": 0.0, "others": 0.0, "busy": False}
-    title, header, *rows, _ = Measured("embed", figures, load).shown(as_json=False).splitlines()
+    title, header, *rows, _ = MeasuredTurns("embed", figures, load).shown(as_json=False).splitlines()
     assert title == "embed" and header.split() == ["float32", "bfloat16"]
     assert [row.split() for row in rows] == [
         ["texts", "per", "second", "1,351", "2"],

@@ -10,14 +10,14 @@ import pytest
 from bert_jax.losses.late_interaction import (
     LATE_INTERACTION_LOSSES,
     LateInteractionLossSettings,
-    TokenVectors,
+    TokenVectorBatch,
 )
 
 GROUPS, TEXTS, D = 5, 3, 8
 SETTINGS = LateInteractionLossSettings(0.5, 0.0, False)
 
 
-def random_batch() -> tuple[TokenVectors, dict]:
+def random_batch() -> tuple[TokenVectorBatch, dict]:
     random = np.random.default_rng(0)
     queries, documents = random.normal(0, 1, (GROUPS, 4, D)), random.normal(0, 1, (GROUPS, TEXTS - 1, 6, D))
     masks = random.random((GROUPS, 4)) < 0.8, random.random((GROUPS, TEXTS - 1, 6)) < 0.8
@@ -25,7 +25,9 @@ def random_batch() -> tuple[TokenVectors, dict]:
         "ids": np.arange(GROUPS * TEXTS).reshape(GROUPS, TEXTS), "label_weights": np.ones(GROUPS, np.float32),
         "scores": random.uniform(0, 1, (GROUPS, TEXTS - 1)).astype(np.float32),
     }  # fmt: skip
-    return TokenVectors(queries.astype(np.float32), masks[0], documents.astype(np.float32), masks[1]), batch
+    return TokenVectorBatch(
+        queries.astype(np.float32), masks[0], documents.astype(np.float32), masks[1]
+    ), batch
 
 
 @partial(jax.jit, static_argnames=("name", "settings"))
@@ -33,7 +35,7 @@ def compute(name: str, tokens, batch: dict, settings: LateInteractionLossSetting
     return LATE_INTERACTION_LOSSES[name].compute(tokens, batch, settings)
 
 
-def by_hand(tokens: TokenVectors) -> np.ndarray:
+def by_hand(tokens: TokenVectorBatch) -> np.ndarray:
     """The scores of each query for the documents of each group, [N, N, T - 1]."""
     products = np.einsum("qsd,ncld->qncsl", tokens.queries, tokens.documents)
     products = np.where(tokens.document_mask[None, :, :, None], products, -np.inf)

@@ -14,7 +14,7 @@ from bert_jax.models.blocks import BLOCKS
 from bert_jax.models.context import Context
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.elementwise import normalize
-from bert_jax.models.encoder import Embeddings, Encoder, dummy_batch
+from bert_jax.models.encoder import Embeddings, TransformerEncoder, dummy_batch
 from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.models.kernels import attention
 from bert_jax.models.layer_stack import stack_layers, unroll_layers
@@ -49,7 +49,7 @@ def examples(monkeypatch):
 
 
 def params_of(config):
-    params = jax.jit(Encoder(config).init)(jax.random.key(0), dummy_batch())["params"]
+    params = jax.jit(TransformerEncoder(config).init)(jax.random.key(0), dummy_batch())["params"]
     # Far from the initial values, where all layers look alike.
     return jax.tree.map(lambda x: 5 * x + 0.1, jax.device_get(params))
 
@@ -89,7 +89,7 @@ def assert_equals_loop(config, windows):
         (_, hidden), gradients = jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
         return hidden, gradients
 
-    hidden, gradients = gradient(lambda params: Encoder(config).apply({"params": params}, BATCH))
+    hidden, gradients = gradient(lambda params: TransformerEncoder(config).apply({"params": params}, BATCH))
     expected, expected_gradients = gradient(lambda params: unrolled(config, params, windows))
     np.testing.assert_allclose(hidden, expected, atol=1e-5)
     assert_gradients_equal(gradients, expected_gradients)
@@ -118,7 +118,7 @@ def test_unrolled_layers_equal_scanned_ones(settings):
     ]
     jax.tree.map(np.testing.assert_array_equal, stack_layers(parts), params)
     scanned, one_by_one = (
-        jax.jit(Encoder(config, unrolled).apply)({"params": given}, BATCH)
+        jax.jit(TransformerEncoder(config, unrolled).apply)({"params": given}, BATCH)
         for unrolled, given in ((False, params), (True, parts))
     )
     np.testing.assert_allclose(one_by_one, scanned, atol=1e-5)
@@ -135,7 +135,7 @@ def test_every_layer_draws_its_own_dropout(groups, monkeypatch):
             return hidden + Dropout(0.5)(jnp.full_like(hidden, 50), context.rows, train)
 
     monkeypatch.setitem(BLOCKS, "count", Count)
-    module = Encoder(CONFIG.replace(block="count", layer_groups=groups))
+    module = TransformerEncoder(CONFIG.replace(block="count", layer_groups=groups))
     params = jax.jit(module.init)(jax.random.key(0), BATCH)
     drawn = jax.jit(lambda key: module.apply(params, BATCH, True, rngs={"dropout": key}))(jax.random.key(1))
     added = np.asarray(drawn) - np.asarray(jax.jit(module.apply)(params, BATCH))

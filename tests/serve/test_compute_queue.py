@@ -26,30 +26,30 @@ class Model:
         self.runs: list[list[int]] = []
         self.begun = threading.Event()
 
-    def run(self, rows, computation, beside=None, engine=None):
+    def run(self, rows, computation, extra_inputs=None, engine=None):
         self.begun.set()
         assert self.may_run.wait(10)
         first = [row.input_ids[0] for row in rows]
         self.runs.append(first)
         if -1 in first:
             raise BertJaxError("not finite")
-        added = beside["added"][:, 0] if beside else np.zeros(len(rows), int)
+        added = extra_inputs["added"][:, 0] if extra_inputs else np.zeros(len(rows), int)
         return [2 * number + extra for number, extra in zip(first, added, strict=True)]
 
 
 class Numbers(TextPipeline[int]):
     """Reads texts such as "3 3 3" as rows of numbers; "3|4" is a text of two rows."""
 
-    def __init__(self, model, computation="double", beside=False):
+    def __init__(self, model, computation="double", extra_inputs=False):
         super().__init__(model, computation, TruncationCounter(4))
-        self.with_beside = beside
+        self.with_beside = extra_inputs
 
     def preprocess(self, texts):
         rows = [[list(map(int, row.split())) for row in text.split("|")] for text in texts]
         encoded = [[Encoding(row[:4], [], [], max(0, len(row) - 4)) for row in of_text] for of_text in rows]
         flat = [row for of_text in encoded for row in of_text]
-        beside = {"added": np.array([[row.input_ids[0]] for row in flat])} if self.with_beside else None
-        return ModelInputs(texts, flat, [of_text[0] for of_text in encoded], encoded, beside)
+        extra_inputs = {"added": np.array([[row.input_ids[0]] for row in flat])} if self.with_beside else None
+        return ModelInputs(texts, flat, [of_text[0] for of_text in encoded], encoded, extra_inputs)
 
     def postprocess(self, inputs, outputs):
         rest = iter(outputs)
@@ -151,7 +151,7 @@ def test_an_error_is_that_of_the_request_that_has_it(model):
 
 def test_what_differs_in_its_computation_is_not_mixed(model):
     async def scenario(served):
-        kinds = Numbers(model), Numbers(model, "other"), Numbers(model, beside=True)
+        kinds = Numbers(model), Numbers(model, "other"), Numbers(model, extra_inputs=True)
         first = await served.hold(kinds[0])
         asked = [served.ask(kinds[n % 3], [str(n)]) for n in range(6)]
         await until(lambda: served.queue.to_compute.qsize() == 6)

@@ -42,7 +42,7 @@ def test_programs_for_other_numbers_of_rows_follow_while_it_answers(monkeypatch,
     lengths = CPU_SHAPES.row_lengths(range(1, 65), 64)
     model = SimpleNamespace(engine=engine, config=SimpleNamespace(max_position_embeddings=64))
     pipeline = SimpleNamespace(
-        model=model, computation="one", truncated=SimpleNamespace(max_length=64), beside_shapes=({},)
+        model=model, computation="one", truncated=SimpleNamespace(max_length=64), extra_shapes=({},)
     )
     with server.compiled_models([SimpleNamespace(name="minilm", pipelines=lambda: [pipeline])], [engine]):
         assert sorted(computed) == [(length, engine.shapes.row_counts(length)[0]) for length in lengths]

@@ -16,7 +16,7 @@ from bert_jax.training.checkpoint import Checkpoints
 from bert_jax.training.log import read_metrics
 from bert_jax.training.loop import TrainingLoop, train
 from bert_jax.training.run_config import RunConfig
-from bert_jax.training.start_share import SHARES, SHARES_LINE, Measured
+from bert_jax.training.start_share import SHARES, SHARES_LINE, MeasuredShare
 from bert_jax.training.workdir import Workdir
 from tests.support.pretraining_runs import checkpoint_arrays
 from tests.support.tiny_pretraining import Batches, tiny_pretraining
@@ -98,7 +98,7 @@ def test_where_the_best_checkpoint_is_lost_the_next_best_is_kept(tmp_path, monke
     def measure(run):
         if run.step == 20:
             shutil.rmtree(tmp_path / "checkpoints/10")
-        return Measured({"accuracy": accuracies.get(run.step, 0.0)})
+        return MeasuredShare({"accuracy": accuracies.get(run.step, 0.0)})
 
     monkeypatch.setattr(TrainingLoop, "compute_metrics", measure)
     task, config = tiny_pretraining(
@@ -116,7 +116,7 @@ def test_where_the_best_checkpoint_is_lost_the_next_best_is_kept(tmp_path, monke
 def test_a_run_that_makes_the_metric_worse_keeps_the_model_before_training(tmp_path, monkeypatch, capsys):
     accuracies = {0: 0.9, 10: 0.8, 20: 0.7}
     monkeypatch.setattr(
-        TrainingLoop, "compute_metrics", lambda run: Measured({"accuracy": accuracies[run.step]})
+        TrainingLoop, "compute_metrics", lambda run: MeasuredShare({"accuracy": accuracies[run.step]})
     )
     task, config = tiny_pretraining(checkpoint_best_metric="accuracy")
     start = jax.device_get(jax.jit(task.init)(jax.random.key(7)))
@@ -183,7 +183,9 @@ def test_a_model_that_went_on_is_averaged_with_its_start(
 ):
     """The best step is averaged, or the last where none is better than the start, unless the start is better still."""
     values = iter((0.8, at_10, 0.6, *at_shares))
-    monkeypatch.setattr(TrainingLoop, "compute_metrics", lambda run: Measured({"accuracy": next(values)}))
+    monkeypatch.setattr(
+        TrainingLoop, "compute_metrics", lambda run: MeasuredShare({"accuracy": next(values)})
+    )
     monkeypatch.setattr(RunConfig, "init_share", given)
     task, config = tiny_pretraining(checkpoint_best_metric="accuracy", checkpoint_keep=9)
     start = jax.device_get(jax.jit(task.init)(jax.random.key(7)))

@@ -5,16 +5,16 @@ import pytest
 
 from bert_jax.metrics.intervals import difference_error, difference_intervals
 from bert_jax.metrics.score_sums import ScoreSums
-from bert_jax.training.start_share import SHARES, Measured, choose_share
+from bert_jax.training.start_share import SHARES, MeasuredShare, choose_share
 
 
-def measured(rightness) -> Measured:
+def measured(rightness) -> MeasuredShare:
     rows = np.stack([rightness, np.ones(len(rightness))], 1).astype(float)
     sums = ScoreSums(rows, lambda sums: {"accuracy": sums[..., 0] / sums[..., 1]})
-    return Measured(sums.scores, sums)
+    return MeasuredShare(sums.scores, sums)
 
 
-def first_right(count: int) -> Measured:
+def first_right(count: int) -> MeasuredShare:
     """Of 100 examples the first so many are right, or the last if the number is negative."""
     examples = np.arange(100)
     return measured(examples < count if count > 0 else examples >= 100 + count)

@@ -1,6 +1,6 @@
 """DeBERTa's block: that of BERT with relative attention; the first layer adds a convolution of the embeddings."""
 
-from bert_jax.export.context import Context
+from bert_jax.export.context import GraphContext
 from bert_jax.export.disentangled_attention import disentangled_attention
 from bert_jax.export.graph import Scope, Value
 from bert_jax.export.layers import feed_forward, norm
@@ -8,7 +8,11 @@ from bert_jax.models.blocks.disentangled import FIRST
 
 
 def build(
-    scope: Scope, hidden: Value, context: Context, layer_type: int | None, query_states: Value | None = None
+    scope: Scope,
+    hidden: Value,
+    context: GraphContext,
+    layer_type: int | None,
+    query_states: Value | None = None,
 ) -> Value:
     attended = disentangled_attention(scope / "attention", hidden, context, query_states)
     query_states = hidden if query_states is None else query_states

@@ -1,13 +1,13 @@
 """The block of ModernBERT and EuroBERT: pre-norm. The first layer reads embeddings that are normalised as they are."""
 
 from bert_jax.export.attention import self_attention
-from bert_jax.export.context import Context
+from bert_jax.export.context import GraphContext
 from bert_jax.export.graph import Scope, Value
 from bert_jax.export.layers import feed_forward, norm
 from bert_jax.models.blocks.local_and_global import FIRST, LOCAL
 
 
-def build(scope: Scope, hidden: Value, context: Context, layer_type: int | None) -> Value:
+def build(scope: Scope, hidden: Value, context: GraphContext, layer_type: int | None) -> Value:
     is_local = layer_type == LOCAL
     attended = self_attention(
         scope / "attention",

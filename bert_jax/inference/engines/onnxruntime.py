@@ -60,8 +60,8 @@ class OnnxRuntimeEngine:
     slot: int = 0
     shapes = BatchShapes(CPU_TOKENS, overhead=24)
 
-    def __init__(self, session: OnnxSession, dtype: str, beside: dict[str, dict[str, np.ndarray]]):
-        self.session, self.dtype, self.beside = session, dtype, beside
+    def __init__(self, session: OnnxSession, dtype: str, extra_inputs: dict[str, dict[str, np.ndarray]]):
+        self.session, self.dtype, self.extra_inputs = session, dtype, extra_inputs
 
     @classmethod
     def open_directory(cls, path, dtype: str, **settings: Any) -> ModelDirectory:
@@ -75,12 +75,12 @@ class OnnxRuntimeEngine:
         layout, file = directory.layout, directory.onnx_file
         assert file is not None  # `open_directory` has found it
         refuse_damage(directory.path, file)
-        beside: dict[str, dict[str, np.ndarray]] = {PROJECTION: {}, QUERY_WEIGHTS: {}}
+        extra_inputs: dict[str, dict[str, np.ndarray]] = {PROJECTION: {}, QUERY_WEIGHTS: {}}
         for part in layout.parameter_mappings(True):
             module, *_, name = part.path.split("/")
-            if module in beside:
-                beside[module][name] = directory.read_parameter(part, 1)
-        return cls(OnnxSession(file), dtype_of(file), beside)
+            if module in extra_inputs:
+                extra_inputs[module][name] = directory.read_parameter(part, 1)
+        return cls(OnnxSession(file), dtype_of(file), extra_inputs)
 
     @property
     def params(self) -> dict:
@@ -89,7 +89,7 @@ class OnnxRuntimeEngine:
         )
 
     def module_params(self, name: str) -> dict:
-        return self.beside[name]
+        return self.extra_inputs[name]
 
     def write_model(self, directory: Path, layout: Layout, tokenizer: Tokenizer | None) -> None:
         source = self.session.path.parents[1]
@@ -142,7 +142,7 @@ class OnnxRuntimeEngine:
         if wanted.pooling == POOLER:
             raise BertJaxError(f'pooling="{POOLER}" is not computed by the engine {self.name}; use jax')
         vectors = pooled(self.run(batch, HIDDEN_STATES)[0], batch["attention_mask"], wanted.pooling)
-        return finish_vectors(vectors, wanted, self.beside[PROJECTION])
+        return finish_vectors(vectors, wanted, self.extra_inputs[PROJECTION])
 
     @start.register
     def query_token_vectors(self, wanted: QueryTokenVectors, batch: Batch) -> Any:

@@ -23,7 +23,7 @@ def error_body(refusal: Refusal) -> dict[str, Any]:
 Size = Annotated[int, msgspec.Meta(ge=1)]
 
 
-class EmbedRequest(msgspec.Struct):
+class CohereEmbedRequest(msgspec.Struct):
     texts: list[str] | None = None
     inputs: list[Any] | None = None
     model: str | None = None
@@ -33,7 +33,7 @@ class EmbedRequest(msgspec.Struct):
     output_dimension: Size | None = None
 
 
-class RerankRequest(msgspec.Struct):
+class CohereRerankRequest(msgspec.Struct):
     query: str
     documents: list[str | dict[str, Any]]
     model: str | None = None
@@ -50,7 +50,7 @@ class Result(msgspec.Struct, omit_defaults=True):
     document: dict[str, str] | None = None
 
 
-class Reranked(msgspec.Struct):
+class CohereReranked(msgspec.Struct):
     id: str
     results: list[Result]
     meta: dict[str, Any]
@@ -71,7 +71,7 @@ def meta(call: Call, version: str) -> dict[str, Any]:
     }
 
 
-async def embed(call: Call, body: EmbedRequest, version: str) -> dict[str, Any]:
+async def embed(call: Call, body: CohereEmbedRequest, version: str) -> dict[str, Any]:
     if body.truncate == "START":
         raise unprocessable('texts are truncated at their end: truncate must be "END" or "NONE"')
     texts = body.texts if body.texts is not None else read_inputs(body.inputs or [])
@@ -112,7 +112,7 @@ def read_inputs(inputs: list[Any]) -> list[str]:
     return texts
 
 
-async def rerank(call: Call, body: RerankRequest, version: str) -> dict[str, Any]:
+async def rerank(call: Call, body: CohereRerankRequest, version: str) -> dict[str, Any]:
     longest = call.model.max_length
     if body.max_tokens_per_doc and body.max_tokens_per_doc < longest:
         raise unprocessable(
@@ -141,11 +141,11 @@ QUERY = {"query": "where do cats land?", "documents": ["Fish swim.", "Cats land 
 ROUTES = [
     *(
         Route(f"/v{version}/embed", "A vector for each text.", partial(embed, version=version), ("embedder",),
-              EmbedRequest, Embedded, TEXTS)
+              CohereEmbedRequest, Embedded, TEXTS)
         for version in "12"
     ),
     Route(
         "/v2/rerank", "Documents by their relevance to a query, best first.", partial(rerank, version="2"),
-        PAIR_SCORERS, RerankRequest, Reranked, QUERY,
+        PAIR_SCORERS, CohereRerankRequest, CohereReranked, QUERY,
     ),
 ]  # fmt: skip

@@ -40,7 +40,7 @@ class Usage(msgspec.Struct):
     total_tokens: int
 
 
-class Embeddings(msgspec.Struct):
+class EmbeddingsResponse(msgspec.Struct):
     object: Literal["list"]
     data: list[Embedding]
     model: str
@@ -73,6 +73,14 @@ async def models(call: Call, _: None) -> dict[str, Any]:
 
 EXAMPLE = {"input": ["the first text", "the second text"]}
 ROUTES = [
-    Route(path, "A vector for each text.", embeddings, ("embedder",), EmbeddingsRequest, Embeddings, EXAMPLE)
+    Route(
+        path,
+        "A vector for each text.",
+        embeddings,
+        ("embedder",),
+        EmbeddingsRequest,
+        EmbeddingsResponse,
+        EXAMPLE,
+    )
     for path in ("/v1/embeddings", "/embeddings")
 ] + [Route("/v1/models", "The models that are served.", models, (), result=dict[str, Any])]

@@ -22,7 +22,7 @@ class Pair(msgspec.Struct, forbid_unknown_fields=True):
     text_pair: str
 
 
-class Question(msgspec.Struct, forbid_unknown_fields=True):
+class OwnQuestion(msgspec.Struct, forbid_unknown_fields=True):
     question: str
     context: str
 
@@ -42,7 +42,7 @@ class TagRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class AnswerRequest(msgspec.Struct, forbid_unknown_fields=True):
-    inputs: Question | list[Question]
+    inputs: OwnQuestion | list[OwnQuestion]
     allow_no_answer: bool | None = None
     min_precision: Share | None = None
 
@@ -62,7 +62,7 @@ class SearchRequest(msgspec.Struct, forbid_unknown_fields=True):
     explain: bool = False
 
 
-class Answers(msgspec.Struct):
+class AnswersResponse(msgspec.Struct):
     model: str
     results: list[Any]
     warnings: list[str]
@@ -146,23 +146,25 @@ ROUTES = [
     Route("/models", "The models that are served.", models, (), result=dict[str, list[dict[str, Any]]]),
     Route(
         "/classify", "Classes, labels or a number for texts or pairs, with calibrated probabilities; with a wanted "
-        "precision, whether the model abstains.", classify, ("classifier",), ClassifyRequest, Answers,
+        "precision, whether the model abstains.", classify, ("classifier",), ClassifyRequest, AnswersResponse,
         {"inputs": ["I liked it."], "probabilities": True},
     ),
     Route(
-        "/tag", "The labelled spans of texts of any length.", tag, ("tagger",), TagRequest, Answers,
+        "/tag", "The labelled spans of texts of any length.", tag, ("tagger",), TagRequest, AnswersResponse,
         {"inputs": ["Ada lives in London."]},
     ),
     Route(
         "/answer", "The part of a text of any length that answers a question.", answer, ("question-answerer",),
-        AnswerRequest, Answers, {"inputs": {"question": "Who lives there?", "context": "Ada lives in London."}},
+        AnswerRequest, AnswersResponse, {"inputs": {"question": "Who lives there?", "context": "Ada lives in London."}},
     ),
     Route(
-        "/fill-mask", "The likeliest tokens at each mask.", fill_mask, ("masked-lm",), FillMaskRequest, Answers,
+        "/fill-mask", "The likeliest tokens at each mask.", fill_mask, ("masked-lm",), FillMaskRequest,
+        AnswersResponse,
         {"inputs": ["The [MASK] sat."]},
     ),
     Route(
-        "/search", "The passages of an index that match each query.", search, ("index",), SearchRequest, Answers,
+        "/search", "The passages of an index that match each query.", search, ("index",), SearchRequest,
+        AnswersResponse,
         {"queries": ["where do cats land?"], "top_k": 3},
     ),
 ]  # fmt: skip

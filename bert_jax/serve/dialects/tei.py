@@ -91,7 +91,7 @@ class SparseValue(msgspec.Struct):
     value: float
 
 
-class Ranked(msgspec.Struct, omit_defaults=True):
+class RankedDocument(msgspec.Struct, omit_defaults=True):
     index: int
     score: float
     text: str | None = None
@@ -271,7 +271,7 @@ ROUTES = [
     ),
     Route(
         "/rerank", "Documents by their relevance to a query, best first.", rerank, PAIR_SCORERS, RerankRequest,
-        list[Ranked], QUERY,
+        list[RankedDocument], QUERY,
     ),
     Route(
         "/predict", "The labels of a text, of a pair or of each of a list, with their scores, best first.", predict,
