@@ -46,7 +46,7 @@ class Dispatcher:
         self.results: list[ShardResult] = []
         self.bytes_done, self.bytes_left = 0, sum(shard.size for shard in shards)
         self.failures: list[str] = []  # a message for each shard that failed
-        self.printed_kinds: set[str] = set()  # the warnings that were printed, without their numbers
+        self.printed_warnings: set[str] = set()  # the warnings that were printed, without their numbers
         self.waiting_since = time.monotonic()
         self.last_death = ""  # why a worker that opened the work died
         self.is_wait_told = False
@@ -149,10 +149,10 @@ class Dispatcher:
     def print_warnings(self, shard: Shard, messages: Sequence[str]) -> None:
         """Print the first warnings of each kind: those of other shards may differ in their numbers alone."""
         for message in messages:
-            kind = re.sub(r"[\d,.]", "", message)
-            if kind not in self.printed_kinds and len(self.printed_kinds) < SHOWN_WARNINGS:
+            without_numbers = re.sub(r"[\d,.]", "", message)
+            if without_numbers not in self.printed_warnings and len(self.printed_warnings) < SHOWN_WARNINGS:
                 print_line(f"{shard.display_name}: {message}")
-            self.printed_kinds.add(kind)
+            self.printed_warnings.add(without_numbers)
 
     def show_progress(self) -> None:
         """Renew the line on a terminal; elsewhere print it now and then."""

@@ -26,7 +26,7 @@ from bert_jax.search.embed_file import (
 )
 from bert_jax.search.stored_vectors import KEYS
 from bert_jax.search.vector_files import TYPES, Quantizer, ranges_of, read_vectors, vector_writer
-from bert_jax.search.vector_kinds import kind_of
+from bert_jax.search.vector_forms import vector_form_of
 from bert_jax.text.truncation import TruncationCounter
 
 RANGES = "_ranges.npy"  # the minimum and the maximum of each dimension, [2, D]
@@ -80,13 +80,13 @@ class EmbedShards(ModelShards):
             return ranges_of(parts)
 
     def open_model(self, model: Encoder) -> Encoder:
-        kind_of(model.layout).open(model, **self.pipeline)  # refuses wrong settings
+        vector_form_of(model.layout).open(model, **self.pipeline)  # refuses wrong settings
         return model
 
     def write(self, model: Encoder, shard: Shard) -> WrittenShard:
-        kind = kind_of(model.layout)
-        truncated = TruncationCounter(kind.open(model, **self.pipeline).truncated.max_length)
-        embed = kind.open(model, **self.pipeline, truncated=truncated)
+        form = vector_form_of(model.layout)
+        truncated = TruncationCounter(form.open(model, **self.pipeline).truncated.max_length)
+        embed = form.open(model, **self.pipeline, truncated=truncated)
         path, keys = self.folder.output_path(shard), self.folder.path / KEYS / f"{shard.name}.npy"
         quantized = None if self.quantize == "int8" and self.ranges is None else self.quantize
         quantizer = Quantizer(quantized, 0, self.ranges)
@@ -98,12 +98,12 @@ class EmbedShards(ModelShards):
             for texts, vectors in embed_chunks(embed, read_texts(shard.source, self.column)):
                 array.append(content_keys(texts))
                 numbers = np.arange(len(texts)) + shard.first_row + rows + 1
-                if kind.columns:
-                    append(None, row=numbers, text=texts, **kind.columns(vectors, model.layout.vector_size))
+                if form.columns:
+                    append(None, row=numbers, text=texts, **form.columns(vectors, model.layout.vector_size))
                 else:
                     append(quantizer.quantized(vectors), row=numbers, text=texts)
                 rows += len(texts)
-        if notice := truncated.notice(kind.advice):
+        if notice := truncated.notice(form.advice):
             warn_caller(notice)
         return self.describe_written(
             rows, [path, keys], truncated=truncated.truncated, clipped=quantizer.clipped

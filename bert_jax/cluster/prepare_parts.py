@@ -70,9 +70,9 @@ class PrepareParts(ShardWork):
         """Whether a file on this machine has rows, or documents that blank lines separate."""
         if is_bucket(file):
             return False
-        kind = file_extension(file)
-        is_text = kind == ".txt" and self.source.layout != "file"
-        return kind in ROW_FILES or (is_text and not begins_with(file, WIKIEXTRACTOR_START))
+        extension = file_extension(file)
+        is_text = extension == ".txt" and self.source.layout != "file"
+        return extension in ROW_FILES or (is_text and not begins_with(file, WIKIEXTRACTOR_START))
 
     def open(self) -> WriteShard:
         tokenizer = open_tokenizer(self.recipe.tokenizer)

@@ -73,15 +73,15 @@ def output_folder(args: argparse.Namespace) -> str:
 
 
 def write_on_cluster(
-    args: argparse.Namespace, cluster: "ClusterOptions", kind: "type[ModelShards]", **settings
+    args: argparse.Namespace, cluster: "ClusterOptions", shards_class: "type[ModelShards]", **settings
 ) -> None:
-    """Do what a verb does with each shard of --input, or say how long that would take; `settings` are those of `kind`
-    alone."""
+    """Do what a verb does with each shard of --input, or say how long that would take; `settings` are those of
+    `shards_class` alone."""
     from bert_jax.cluster.run_shards import check_output, estimate_input, run_shards
 
     output = output_folder(args)
     check_output(output, args.input, args.model, args.shard_rows)
-    work = kind.from_model(
+    work = shards_class.from_model(
         args.model, args.format, output, engine=engine_of(args), shard_rows=args.shard_rows, **settings
     )
     if args.dry_run:

@@ -42,23 +42,23 @@ from bert_jax.core.errors import BertJaxError
 )  # fmt: skip
 def embed(args):
     from bert_jax.inference.engine import open_directory
-    from bert_jax.search.vector_kinds import KINDS, kind_of
+    from bert_jax.search.vector_forms import FORMS, vector_form_of
 
     cluster, directory = cluster_options(args), open_directory(args.model, **engine_of(args))
-    kind = kind_of(directory.layout)
-    others = (name for other in KINDS for name in other.flags if name not in kind.flags)
+    form = vector_form_of(directory.layout)
+    others = (name for other in FORMS for name in other.flags if name not in form.flags)
     if given := given_flags(args, others):
         raise BertJaxError(
-            f"{given[0]} is not for {kind.name} vectors, which {args.model} gives; leave it out"
+            f"{given[0]} is not for {form.name} vectors, which {args.model} gives; leave it out"
         )
     settings = {"prompt": args.prompt, "long_texts": args.long_texts}
-    settings |= {name: getattr(args, name) for name in kind.flags if name != "quantize"}
+    settings |= {name: getattr(args, name) for name in form.flags if name != "quantize"}
     if cluster:
         from bert_jax.cluster.embed_shards import EmbedShards
 
-        if kind.columns and args.format == "npy":
-            raise BertJaxError(f"{kind.name} vectors are written as Parquet; leave --format out")
-        args.format = args.format or ("parquet" if kind.columns else None)
+        if form.columns and args.format == "npy":
+            raise BertJaxError(f"{form.name} vectors are written as Parquet; leave --format out")
+        args.format = args.format or ("parquet" if form.columns else None)
         write_on_cluster(
             args, cluster, EmbedShards, pipeline=settings, column=args.text, quantize=args.quantize
         )

@@ -21,23 +21,25 @@ def flag(*names: str, **settings) -> Flag:
     return lambda parser: parser.add_argument(*names, **settings)
 
 
-def number_type(least: float, most: float = MAX_FLOAT, above: bool = False, below: bool = False) -> Callable:
+def number_type(
+    minimum: float, most: float = MAX_FLOAT, above: bool = False, below: bool = False
+) -> Callable:
     """Return the type of a flag that is a number in a range; `above` and `below` exclude the limits."""
-    return partial(parse_number, float, Range(least, most, above, below))
+    return partial(parse_number, float, Range(minimum, most, above, below))
 
 
-def whole_number_type(least: int, most: int = MAX_INT) -> Callable:
+def whole_number_type(minimum: int, most: int = MAX_INT) -> Callable:
     """Return the type of a flag that is a whole number in a range."""
-    return partial(parse_number, int, Range(least, most))
+    return partial(parse_number, int, Range(minimum, most))
 
 
-def parse_number(kind: type, allowed: Range, text: str) -> float:
+def parse_number(type_: type, allowed: Range, text: str) -> float:
     try:
-        value = kind(text)
+        value = type_(text)
     except ValueError:
         value = math.nan  # is in no range
     if value not in allowed:
-        noun = "whole number" if kind is int else "number"
+        noun = "whole number" if type_ is int else "number"
         raise argparse.ArgumentTypeError(f'must be a {noun} {allowed.description}, not "{text:.40}"')
     return value
 

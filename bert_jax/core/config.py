@@ -55,10 +55,10 @@ class Range:
 
     @property
     def description(self) -> str:
-        least, most = f"{self.minimum:,.10g}", f"{self.maximum:,.10g}"
-        wanted = f"more than {least}" if self.exclusive_minimum else f"{least} or more"
+        minimum_number, most = f"{self.minimum:,.10g}", f"{self.maximum:,.10g}"
+        wanted = f"more than {minimum_number}" if self.exclusive_minimum else f"{minimum_number} or more"
         if not (self.exclusive_minimum or self.exclusive_maximum or self.maximum == math.inf):
-            wanted = f"between {least} and {most}"
+            wanted = f"between {minimum_number} and {most}"
         elif self.maximum < math.inf:
             wanted += f" and {'less than' if self.exclusive_maximum else 'at most'} {most}"
         return wanted if self.sentinel is None else f"{wanted}, or {self.sentinel:g}"
@@ -96,15 +96,15 @@ def check_ranges(config: "DataclassInstance", where: str = "") -> None:
 
 
 def check_number(value, name: str, is_whole: bool = False, allowed: Range | None = None) -> None:
-    kind, numbers = ("whole number", Integral) if is_whole else ("number", Real)
+    value_type, numbers = ("whole number", Integral) if is_whole else ("number", Real)
     # On a line of its own: after a check in an `if`, mypy would take the value for an Integral or a Real, and reject
     # the comparisons below.
     is_number = isinstance(value, numbers) and not isinstance(value, bool)
     if not is_number:
-        raise BertJaxError(f"{name} must be a {kind}, not {value!r:.40}")
+        raise BertJaxError(f"{name} must be a {value_type}, not {value!r:.40}")
     unlimited = allowed is None or allowed.maximum == math.inf
     if unlimited and not abs(value) <= (MAX_INT if is_whole else MAX_FLOAT):
-        raise BertJaxError(f"{name} must be a finite 32-bit {kind}, not {value!r:.40}")
+        raise BertJaxError(f"{name} must be a finite 32-bit {value_type}, not {value!r:.40}")
     if allowed and value not in allowed:
         raise BertJaxError(f"{name} must be {allowed.description}, not {value!r:.40}")
 
@@ -126,11 +126,11 @@ def check_choices(config: "DataclassInstance", where: str) -> None:
 
 
 @cache
-def field_ranges(kind: type) -> dict[str, tuple[bool, Range | None]]:
+def field_ranges(value_type: type) -> dict[str, tuple[bool, Range | None]]:
     """Return, for each field that holds a number or a tuple of numbers: (whether they must be whole, their range)."""
     ranges = {}
-    hints = typing.get_type_hints(kind, include_extras=True)
-    for field in dataclasses.fields(kind):
+    hints = typing.get_type_hints(value_type, include_extras=True)
+    for field in dataclasses.fields(value_type):
         hint = hints[field.name]
         allowed = next((x for x in getattr(hint, "__metadata__", ()) if isinstance(x, Range)), None)
         plain = hint.__origin__ if typing.get_origin(hint) is Annotated else hint
@@ -189,21 +189,21 @@ def apply_override(values: dict, override: str, reader: type) -> None:
     if not equals:
         raise BertJaxError(f"--config.{path} needs a value: --config.{path}=...")
     *outer, last = path.split(".")
-    kind, where = reader, ""
+    value_type, where = reader, ""
     for name in outer:
-        kind = _field_type(kind, name, where, reader, path)
+        value_type = _field_type(value_type, name, where, reader, path)
         where += name + "."
-        if not dataclasses.is_dataclass(kind):
+        if not dataclasses.is_dataclass(value_type):
             raise BertJaxError(f"config key {where[:-1]} holds a value, not a section")
         values = values.setdefault(name, {})
         if not isinstance(values, dict):
             raise BertJaxError(f"config key {where[:-1]} is a section, not a value")
-    kind = _field_type(kind, last, where, reader)
-    if dataclasses.is_dataclass(kind):
+    value_type = _field_type(value_type, last, where, reader)
+    if dataclasses.is_dataclass(value_type):
         raise BertJaxError(
             f"config key {where}{last} is a section; set one of its keys, --config.{where}{last}.KEY=..."
         )
-    values[last] = _parse(text, kind, where + last)
+    values[last] = _parse(text, value_type, where + last)
 
 
 def build_config(reader: type[T], values: dict) -> T:
@@ -215,13 +215,13 @@ def check_values(values: dict, reader: type, where: str = "", root: type | None 
     """Check that all keys are fields of the nested dataclasses; return the values converted to the fields' types."""
     root, fitting = root or reader, {}
     for name, value in values.items():
-        kind = _field_type(reader, name, where, root)
-        if not dataclasses.is_dataclass(kind):
-            fitting[name] = _fit(value, kind, where + name)
+        value_type = _field_type(reader, name, where, root)
+        if not dataclasses.is_dataclass(value_type):
+            fitting[name] = _fit(value, value_type, where + name)
         elif isinstance(value, dict):
-            fitting[name] = check_values(value, kind, f"{where}{name}.", root)
+            fitting[name] = check_values(value, value_type, f"{where}{name}.", root)
         else:
-            first = dataclasses.fields(kind)[0].name
+            first = dataclasses.fields(value_type)[0].name
             raise BertJaxError(
                 f"config key {where}{name} is a section, not {value!r:.40}; give a dict of its keys, such as "
                 f'{{"{first}": ...}}'
@@ -232,8 +232,8 @@ def check_values(values: dict, reader: type, where: str = "", root: type | None 
 def _made(reader: Any, values: dict, where: str = "") -> Any:
     hints, fields = typing.get_type_hints(reader), dict(values)
     for field in dataclasses.fields(reader):
-        if dataclasses.is_dataclass(kind := hints[field.name]) and field.init:
-            fields[field.name] = _made(kind, values.get(field.name, {}), f"{where}{field.name}.")
+        if dataclasses.is_dataclass(value_type := hints[field.name]) and field.init:
+            fields[field.name] = _made(value_type, values.get(field.name, {}), f"{where}{field.name}.")
         elif field.name not in fields and field.default is field.default_factory is dataclasses.MISSING:
             raise BertJaxError(
                 f"config key {where}{field.name} is missing; give --config.{where}{field.name}=..."
@@ -263,20 +263,20 @@ def _field_type(reader: type, name: str, where: str, root: type, key: str = "") 
     return typing.get_type_hints(reader)[name]
 
 
-def _parse(text: str, kind: type, where: str):
-    """Parse the text of an override as `kind`. Strings are kept as typed; the brackets of a tuple are optional."""
-    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+def _parse(text: str, value_type: type, where: str):
+    """Parse the text of an override as `value_type`. Strings are kept as typed; a tuple needs no brackets."""
+    origin, inner = typing.get_origin(value_type), typing.get_args(value_type)
     if origin is tuple:
         text = text.strip()
         if text[:1] + text[-1:] in ("()", "[]"):
             text = text[1:-1]
         parts = split_names(text) if inner[0] is str else [part.strip() for part in text.split(",")]
         return tuple(_parse(part, inner[0], where) for part in parts if part)
-    if kind is str or (origin is typing.Literal and isinstance(inner[0], str)):
-        return _fit(text, kind, where)
-    if kind is bool and text.lower() in ("true", "false"):
+    if value_type is str or (origin is typing.Literal and isinstance(inner[0], str)):
+        return _fit(text, value_type, where)
+    if value_type is bool and text.lower() in ("true", "false"):
         return text.lower() == "true"
-    return _fit(parse_literal(text), kind, where)
+    return _fit(parse_literal(text), value_type, where)
 
 
 def split_names(text: str) -> list[str]:
@@ -299,8 +299,8 @@ def parse_literal(text: str) -> Any:
         return text
 
 
-def _fit(value, kind: type, where: str):
-    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+def _fit(value, value_type: type, where: str):
+    origin, inner = typing.get_origin(value_type), typing.get_args(value_type)
     if origin is typing.Literal:
         if value in inner:
             return value
@@ -309,15 +309,24 @@ def _fit(value, kind: type, where: str):
         return (value,)
     if origin is tuple and isinstance(value, (tuple, list)):
         return tuple(_fit(item, inner[0], where) for item in value)
-    if kind is float and isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MAX_FLOAT:
+    if (
+        value_type is float
+        and isinstance(value, int)
+        and not isinstance(value, bool)
+        and abs(value) <= MAX_FLOAT
+    ):
         return float(value)
-    if kind is int and isinstance(value, float) and value.is_integer():
+    if value_type is int and isinstance(value, float) and value.is_integer():
         return int(value)  # 1e6 steps
     if holds_surrogates(value):
         raise BertJaxError(
             f"config key {where} holds a lone surrogate, which is not a character: {value!r:.80}; remove it"
         )
-    if origin is None and isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
+    if (
+        origin is None
+        and isinstance(value, value_type)
+        and not (value_type is int and isinstance(value, bool))
+    ):
         return value
-    wanted = "a list" if origin is tuple else EXPECTED_TYPE_NAMES.get(kind, str(kind))
+    wanted = "a list" if origin is tuple else EXPECTED_TYPE_NAMES.get(value_type, str(value_type))
     raise BertJaxError(f"config key {where} must be {wanted}, not {value!r:.80}")

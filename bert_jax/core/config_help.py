@@ -35,10 +35,10 @@ def list_config_keys(reader: type) -> list[ConfigKey]:
         ConfigKey(
             name,
             None if field.default is dataclasses.MISSING else field.default,
-            meanings(kind).get(field.name, ""),
-            *describe_allowed_values(hints_of(kind)[field.name]),
+            meanings(value_type).get(field.name, ""),
+            *describe_allowed_values(hints_of(value_type)[field.name]),
         )
-        for name, (kind, field) in config_fields(reader).items()
+        for name, (value_type, field) in config_fields(reader).items()
     ]
 
 
@@ -82,36 +82,40 @@ def describe_allowed_values(hint: Any) -> tuple[str, bool]:
     limits = getattr(hint, "__metadata__", ())
     plain = typing.get_args(hint)[0] if limits else hint
     is_list = typing.get_origin(plain) is tuple
-    kind = typing.get_args(plain)[0] if is_list else plain
+    value_type = typing.get_args(plain)[0] if is_list else plain
     for limit in limits:
         if isinstance(limit, OneOf):
             return ", ".join(map(format_config_value, limit.choices)), True
         if isinstance(limit, Registered):
             return f"{', '.join(limit.names())}, or one of your own", True
-    if typing.get_origin(kind) is Literal:
-        return ", ".join(map(format_config_value, typing.get_args(kind))), True
-    noun = {bool: "true, false", str: "text", int: "whole number", float: "number"}[kind] + "s" * is_list
+    if typing.get_origin(value_type) is Literal:
+        return ", ".join(map(format_config_value, typing.get_args(value_type))), True
+    noun = {bool: "true, false", str: "text", int: "whole number", float: "number"}[
+        value_type
+    ] + "s" * is_list
     return ", ".join([noun, *(limit.description for limit in limits)]), False
 
 
 @cache
-def hints_of(kind: type) -> dict[str, Any]:
-    return typing.get_type_hints(kind, include_extras=True)
+def hints_of(value_type: type) -> dict[str, Any]:
+    return typing.get_type_hints(value_type, include_extras=True)
 
 
 @cache
-def meanings(kind: type) -> dict[str, str]:
+def meanings(value_type: type) -> dict[str, str]:
     """Return the meanings of a dataclass's fields, inherited ones included; fields without a comment are left out."""
     inherited = [
-        base for base in reversed(kind.__mro__) if dataclasses.is_dataclass(base) and isinstance(base, type)
+        base
+        for base in reversed(value_type.__mro__)
+        if dataclasses.is_dataclass(base) and isinstance(base, type)
     ]
     return {name: meaning for base in inherited for name, meaning in comments_of(base).items()}
 
 
-def comments_of(kind: type) -> dict[str, str]:
+def comments_of(value_type: type) -> dict[str, str]:
     """Read the comments on a class's own fields from its source; {} if the source is not available."""
     try:
-        source = textwrap.dedent(inspect.getsource(kind))
+        source = textwrap.dedent(inspect.getsource(value_type))
     except (OSError, TypeError):
         return {}
     comments, alone = {}, set()

@@ -42,15 +42,15 @@ def write_json(path: Path, value, indent: int = 2) -> None:
     write_atomically(path, to_json(value, indent=indent) + "\n")
 
 
-def read_json(path: Path, kind: Any = dict, remedy: str = "copy it again from its source") -> Any:
-    """Read a JSON file as `kind` (see typed_json.py). Errors end with the `remedy`.
+def read_json(path: Path, record_type: Any = dict, remedy: str = "copy it again from its source") -> Any:
+    """Read a JSON file as `record_type` (see typed_json.py). Errors end with the `remedy`.
 
     A missing file raises FileNotFoundError, for the caller to explain.
     """
-    return parse_json(path.read_bytes(), kind, path, remedy)
+    return parse_json(path.read_bytes(), record_type, path, remedy)
 
 
-def parse_json(content: bytes, kind: Any, where, remedy: str) -> Any:
+def parse_json(content: bytes, record_type: Any, where, remedy: str) -> Any:
     try:
         value = json.loads(content.decode("utf-8"), parse_constant=refuse_constant)
         # JSON can spell a lone surrogate, but it cannot be encoded as UTF-8, so refuse it here.
@@ -59,7 +59,7 @@ def parse_json(content: bytes, kind: Any, where, remedy: str) -> Any:
     except (ValueError, RecursionError) as error:
         raise BertJaxError(f"{where} is not valid JSON ({first_line(error)}); {remedy}") from error
     try:
-        return coerce_json(value, kind)
+        return coerce_json(value, record_type)
     except BertJaxError as error:
         raise BertJaxError(f"{where}: {error}; {remedy}") from None
 

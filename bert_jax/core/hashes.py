@@ -32,7 +32,7 @@ def seal(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_sealed(content: Mapping[str, Any]) -> bool:
-    """Whether the content still has the hash that `sealed` added."""
+    """Whether the content still has the hash that `seal` added."""
     return content.get(SELF) == json_digest({name: value for name, value in content.items() if name != SELF})
 
 

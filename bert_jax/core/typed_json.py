@@ -30,10 +30,10 @@ def type_name(value) -> str:
     return NAMES.get(type(value), f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}")
 
 
-def coerce_json(value, kind, key: str = "") -> Any:
-    """Return a value as `kind`, checked and converted.
+def coerce_json(value, value_type, key: str = "") -> Any:
+    """Return a value as `value_type`, checked and converted.
 
-    `kind` is a JSON type, list[X], tuple[X, ...], dict[str, X], dict[int, X], a union of these, or a record.
+    `value_type` is a JSON type, list[X], tuple[X, ...], dict[str, X], dict[int, X], a union of these, or a record.
 
     A TypedDict is an open record: unknown keys are kept. A dataclass is a closed one: they are refused. Numbers must be
     finite.
@@ -44,8 +44,8 @@ def coerce_json(value, kind, key: str = "") -> Any:
     Traceback (most recent call last):
     bert_jax.core.typed_json.JsonTypeError: "a.1" is a text, not a whole number
     """
-    origin, inner = typing.get_origin(kind) or kind, typing.get_args(kind)
-    if kind is Any:
+    origin, inner = typing.get_origin(value_type) or value_type, typing.get_args(value_type)
+    if value_type is Any:
         return value
     if origin in (types.UnionType, typing.Union):
         return coerce_union(value, inner, key)
@@ -60,22 +60,24 @@ def coerce_json(value, kind, key: str = "") -> Any:
             coerce_key(name, of_key, key): coerce_json(item, of_value, join_keys(key, name))
             for name, item in value.items()
         }
-    if (typing.is_typeddict(kind) or dataclasses.is_dataclass(kind)) and type(value) is dict:
-        return coerce_record(value, kind, key)
-    number = kind is float and type(value) is int
-    if (type(value) is kind or number) and not (kind is float and not math.isfinite(value)):
+    if (typing.is_typeddict(value_type) or dataclasses.is_dataclass(value_type)) and type(value) is dict:
+        return coerce_record(value, value_type, key)
+    number = value_type is float and type(value) is int
+    if (type(value) is value_type or number) and not (value_type is float and not math.isfinite(value)):
         return value
-    raise JsonTypeError(f"{quote_key(key)} is {describe_wrong_value(value)}, not {expected_type_name(kind)}")
+    raise JsonTypeError(
+        f"{quote_key(key)} is {describe_wrong_value(value)}, not {expected_type_name(value_type)}"
+    )
 
 
-def coerce_union(value, kinds: tuple, key: str):
+def coerce_union(value, value_types: tuple, key: str):
     """Convert to the first kind that fits. If none does, raise the error of the last kind whose outer type is right."""
     complaint = JsonTypeError(
-        f"{quote_key(key)} is {describe_wrong_value(value)}, not {' or '.join(map(expected_type_name, kinds))}"
+        f"{quote_key(key)} is {describe_wrong_value(value)}, not {' or '.join(map(expected_type_name, value_types))}"
     )
-    for kind in kinds:
+    for value_type in value_types:
         try:
-            return coerce_json(value, kind, key)
+            return coerce_json(value, value_type, key)
         except JsonTypeError as error:
             if not str(error).startswith(f"{quote_key(key)} is "):
                 complaint = error
@@ -83,45 +85,45 @@ def coerce_union(value, kinds: tuple, key: str):
 
 
 @cache
-def record_keys(kind) -> tuple[dict[str, Any], list[str]]:
+def record_keys(value_type) -> tuple[dict[str, Any], list[str]]:
     """Return the types of a record's keys, and the names of the required ones."""
-    hints, absent = typing.get_type_hints(kind), dataclasses.MISSING
-    if typing.is_typeddict(kind):
-        return hints, [name for name in hints if name in kind.__required_keys__]
-    fields = dataclasses.fields(kind)
+    hints, absent = typing.get_type_hints(value_type), dataclasses.MISSING
+    if typing.is_typeddict(value_type):
+        return hints, [name for name in hints if name in value_type.__required_keys__]
+    fields = dataclasses.fields(value_type)
     return hints, [field.name for field in fields if field.default is field.default_factory is absent]
 
 
-def coerce_record(value: dict, kind, key: str):
-    hints, required = record_keys(kind)
+def coerce_record(value: dict, value_type, key: str):
+    hints, required = record_keys(value_type)
     for name in required:
         if name not in value:
             raise JsonTypeError(f"{quote_key(join_keys(key, name))} is missing")
     fields = {
         name: coerce_json(value[name], hints[name], join_keys(key, name)) for name in hints if name in value
     }
-    if typing.is_typeddict(kind):
+    if typing.is_typeddict(value_type):
         return value | fields
     if unknown := [name for name in value if name not in hints]:
         raise JsonTypeError(
             f"{quote_key(join_keys(key, unknown[0]))} is not a known key; {suggest_name(unknown[0], hints)}"
         )
-    return kind(**fields)
+    return value_type(**fields)
 
 
-def coerce_key(name: str, kind: type, key: str) -> int | str:
-    if kind is int:
+def coerce_key(name: str, value_type: type, key: str) -> int | str:
+    if value_type is int:
         if not (name.isascii() and name.isdecimal() and len(name) < 20):
             raise JsonTypeError(f"{quote_key(join_keys(key, name))}: its name is not a whole number")
         return int(name)
     return name
 
 
-def expected_type_name(kind) -> str:
-    origin = typing.get_origin(kind) or kind
+def expected_type_name(value_type) -> str:
+    origin = typing.get_origin(value_type) or value_type
     if origin is tuple:
         origin = list
-    if typing.is_typeddict(kind) or dataclasses.is_dataclass(kind):
+    if typing.is_typeddict(value_type) or dataclasses.is_dataclass(value_type):
         origin = dict
     return EXPECTED_TYPE_NAMES[origin]
 

@@ -50,7 +50,7 @@ class NpyWriter:
         return np.memmap(self.file.name, self.dtype, "r+", start, (count,))
 
     def write_header(self) -> None:
-        kind, shape = np.lib.format.dtype_to_descr(self.dtype), (self.rows, *self.shape)
-        fields = {"descr": kind, "fortran_order": False, "shape": shape}
+        descr, shape = np.lib.format.dtype_to_descr(self.dtype), (self.rows, *self.shape)
+        fields = {"descr": descr, "fortran_order": False, "shape": shape}
         text = repr(fields).encode().ljust(HEADER - 11) + b"\n"
         self.file.write(b"\x93NUMPY\x01\x00" + (HEADER - 10).to_bytes(2, "little") + text)

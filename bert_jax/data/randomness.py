@@ -69,10 +69,10 @@ def count_heads(key, counts: np.ndarray) -> np.ndarray:
 def permute(indices, n: int, key) -> np.ndarray:
     """Apply a keyed permutation of range(n) to `indices`: a shuffle of any size without a buffer.
 
-    A Feistel network permutes range(the next power of four). A value that falls outside range(n) is permuted again
+    A Feistel network permutes range(the next power of four). A value that falls outside range(n) is permute again
     until it falls inside, so the result is a permutation of range(n).
 
-    >>> sorted(permuted(np.arange(5), 5, random_key("order")).tolist())
+    >>> sorted(permute(np.arange(5), 5, random_key("order")).tolist())
     [0, 1, 2, 3, 4]
     """
     half = np.uint64(max(1, (max(n - 1, 1).bit_length() + 1) // 2))

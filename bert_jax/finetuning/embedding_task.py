@@ -375,10 +375,10 @@ def score_retrieval(
             continue
         queries[group.texts[0]] = of_group[0]
         relevant.setdefault(group.texts[0], {})[group.texts[1]] = 1
-        names.setdefault(group.label, set()).add(group.texts[1])
+        names.setdefault(group.shared_label, set()).add(group.texts[1])
     for group in groups:
-        if group.label:
-            relevant[group.texts[0]] = dict.fromkeys(names[group.label] - {group.texts[0]}, 1)
+        if group.shared_label:
+            relevant[group.texts[0]] = dict.fromkeys(names[group.shared_label] - {group.texts[0]}, 1)
     ids = list(documents)
     sides = stack(list(queries.values())), stack(list(documents.values()))
     best = search_exact(*sides, ids)

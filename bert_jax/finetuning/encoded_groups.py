@@ -39,7 +39,7 @@ def encode_groups(
 
     def targets(group: Group, n: int) -> dict:
         """Return the targets of the n-th text of a group."""
-        targets: dict = {"ids": ids[group.label or group.texts[n]], "label_weights": 1.0}
+        targets: dict = {"ids": ids[group.shared_label or group.texts[n]], "label_weights": 1.0}
         if group.scores and n == 0:
             targets["scores"] = group.scores
         if n < len(teacher_vectors):
@@ -69,7 +69,7 @@ def number_texts(groups: Sequence[Group]) -> dict[str, int]:
     """Number the different texts; of labelled texts, number the labels."""
     numbers: dict[str, int] = {}
     for group in groups:
-        for text in [group.label] if group.label else group.texts:
+        for text in [group.shared_label] if group.shared_label else group.texts:
             numbers.setdefault(text, len(numbers))
     return numbers
 

@@ -185,12 +185,12 @@ class Adapter:
             name: partial(base.__getitem__, name) for name in shapes
         }
 
-        def base_name(module: str, kind: str) -> str:
-            if name := names.get(f"{module}.{kind}"):
+        def base_name(module: str, parameter: str) -> str:
+            if name := names.get(f"{module}.{parameter}"):
                 return name
             raise BertJaxError(
-                f"{self.path} has an adapter for {module}.{kind}, which its base model lacks, so the outputs would be "
-                "random; name the model that it was trained on as the base"
+                f"{self.path} has an adapter for {module}.{parameter}, which its base model lacks, so the outputs "
+                "would be random; name the model that it was trained on as the base"
             )
 
         for name, shape in own.shapes.items():
@@ -267,8 +267,8 @@ def open_adapter(directory: Path) -> Adapter | None:
         return None
     content = read_json(where)
     config = read_json(where, PeftConfig)
-    if (kind := config.get("peft_type")) != "LORA":
-        raise BertJaxError(f'{where}: adapters of type "{kind!s:.40}" are not supported, only LORA')
+    if (parameter := config.get("peft_type")) != "LORA":
+        raise BertJaxError(f'{where}: adapters of type "{parameter!s:.40}" are not supported, only LORA')
     for key in UNSUPPORTED:
         if content.get(key):
             raise BertJaxError(

@@ -57,9 +57,9 @@ def read_activation(name, key: str, known: Mapping[str, str] = ACTIVATIONS) -> s
     return known[name]
 
 
-def fit_value(value, kind: type, key: str, where) -> Any:
+def fit_value(value, value_type: type, key: str, where) -> Any:
     try:
-        return coerce_json(value, kind, key)
+        return coerce_json(value, value_type, key)
     except JsonTypeError as error:
         raise BertJaxError(f"{where}: {error}") from None
 

@@ -108,8 +108,14 @@ class Layout:
 
     def embedding_with(self, settings: TextSettings | None) -> "Layout":
         """Return the layout of a model that turns texts into vectors so; None: of one that does not."""
-        kinds = {"embedder": EmbedderSettings, "sparse": SparseSettings, "multi_vector": MultiVectorSettings}
-        used = {name: settings if isinstance(settings, kind) else None for name, kind in kinds.items()}
+        settings_types = {
+            "embedder": EmbedderSettings,
+            "sparse": SparseSettings,
+            "multi_vector": MultiVectorSettings,
+        }
+        used = {
+            name: settings if isinstance(settings, kind) else None for name, kind in settings_types.items()
+        }
         return replace(self, **used, m3=None)  # type: ignore[arg-type]
 
     def m3_with(self, vectors: str) -> "Layout":

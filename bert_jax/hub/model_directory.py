@@ -248,7 +248,7 @@ class ModelDirectory:
         }
         if any(problems.values()):
             listed = "; ".join(
-                f"{kind}: {abbreviate_names(names, 2)}" for kind, names in problems.items() if names
+                f"{problem}: {abbreviate_names(names, 2)}" for problem, names in problems.items() if names
             )
             raise BertJaxError(f"the weights in {self.name} do not fit its config; {listed}")
         return fresh

@@ -24,10 +24,10 @@ from bert_jax.hub.sentence_transformers import (
     TextSettings,
     dense_config,
     files_of_texts,
-    module_kind,
     projection_of,
     read_beside,
     read_text_settings,
+    type_of_module,
     unusual,
 )
 from bert_jax.text.tokenizer import Tokenizer
@@ -36,7 +36,7 @@ MODEL_TYPES = ("MultiVectorEncoder", "ColBERT")  # of sentence-transformers, of 
 STANFORD = "HF_ColBERT"  # the architecture that Stanford's config.json names
 STANFORD_FILE = "artifact.metadata"
 MASK, POOLING = "MultiVectorMask", "HierarchicalTokenPooling"
-KINDS = ("Transformer", "Dense", MASK, "Normalize", POOLING)  # in the order in which they run
+MODULE_ORDER = ("Transformer", "Dense", MASK, "Normalize", POOLING)  # in the order in which they run
 STRATEGIES = ("fixed", "min")
 SIMILARITIES = ("maxsim", "meanmaxsim")
 TASKS = QUERY, DOCUMENT = "query", "document"
@@ -115,10 +115,10 @@ class MultiVectorSettings(TextSettings):
         """The inverse of `dataclasses.asdict`, also after JSON, which has no tuples."""
         inner = {"projection": Projection, "expansion": QueryExpansion, "pooling": TokenPooling}
         values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
-        for name, kind in inner.items():
+        for name, module_type in inner.items():
             if given := values.get(name):
                 fields = {key: tuple(v) if isinstance(v, list) else v for key, v in given.items()}
-                values[name] = kind(**fields)
+                values[name] = module_type(**fields)
         return cls(**values)
 
     def longest(self, task: str, most: int) -> int:
@@ -150,10 +150,13 @@ def read_multi_vector(directory: Path, published: dict) -> MultiVectorSettings |
     model_type = config.get("model_type")
     if model_type not in MODEL_TYPES and MASK not in modules:
         return None
-    if list(modules) != [kind for kind in KINDS if kind in modules] or "Transformer" not in modules:
+    if (
+        list(modules) != [module_type for module_type in MODULE_ORDER if module_type in modules]
+        or "Transformer" not in modules
+    ):
         raise BertJaxError(
             f"{directory} is a multi-vector encoder with the modules {', '.join(modules)}; supported are "
-            f"{', '.join(KINDS)}, each once at most and in this order"
+            f"{', '.join(MODULE_ORDER)}, each once at most and in this order"
         )
     texts = read_text_settings(directory, directory)
     beside = read_beside(directory, "sentence_bert_config.json")
@@ -242,18 +245,18 @@ def read_modules(directory: Path) -> dict[str, Path]:
     path = directory / MODULES
     if not path.is_file():
         return {}
-    folders = {module_kind(module): module["path"] for module in read_json(path, list[ModuleEntry])}
+    folders = {type_of_module(module): module["path"] for module in read_json(path, list[ModuleEntry])}
     for name in folders.values():
         if not is_inside_directory(f"./{name}"):
             raise BertJaxError(
                 f"{path} names {name!r:.60}, a folder outside of {directory}; copy it again from its source"
             )
-    return {kind: directory / name for kind, name in folders.items()}
+    return {module_type: directory / name for module_type, name in folders.items()}
 
 
-def read_module(modules: dict[str, Path], kind: str, schema: type) -> Any:
+def read_module(modules: dict[str, Path], module_type: str, schema: type) -> Any:
     """Return the content of a module's config.json; {} if there is none."""
-    file = modules[kind] / "config.json" if kind in modules else None
+    file = modules[module_type] / "config.json" if module_type in modules else None
     return read_json(file, schema) if file and file.is_file() else {}
 
 
@@ -325,12 +328,17 @@ def write_multi_vector(directory: Path, settings: MultiVectorSettings, width: in
         "Normalize": settings.normalize,
         POOLING: settings.pooling is not None,
     }
-    kinds = [kind for kind in KINDS if present.get(kind, True)]
-    folders = {kind: f"{n}_{kind}" if n else "" for n, kind in enumerate(kinds)}
+    module_types = [module_type for module_type in MODULE_ORDER if present.get(module_type, True)]
+    folders = {module_type: f"{n}_{module_type}" if n else "" for n, module_type in enumerate(module_types)}
     files: dict[str, Any] = {
         MODULES: [
-            {"idx": n, "name": str(n), "path": folders[kind], "type": f"{LIBRARY}{CLASSES[kind]}.{kind}"}
-            for n, kind in enumerate(kinds)
+            {
+                "idx": n,
+                "name": str(n),
+                "path": folders[module_type],
+                "type": f"{LIBRARY}{CLASSES[module_type]}.{module_type}",
+            }
+            for n, module_type in enumerate(module_types)
         ],
         **files_of_texts(settings),
         f"{folders[MASK]}/config.json": {

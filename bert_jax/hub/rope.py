@@ -10,9 +10,9 @@ def theta_of(table, default: float, where: str) -> float:
         return default
     if not isinstance(table, dict):
         raise BertJaxError(f"{where} = {table!r:.60} is not a table")
-    kind = table.get("rope_type", table.get("type", "default"))
-    if kind != "default":
-        raise BertJaxError(f'{where}.rope_type = {kind!r:.60} is not supported, only "default"')
+    rope_type = table.get("rope_type", table.get("type", "default"))
+    if rope_type != "default":
+        raise BertJaxError(f'{where}.rope_type = {rope_type!r:.60} is not supported, only "default"')
     theta = table.get("rope_theta")
     if theta is None:
         return default

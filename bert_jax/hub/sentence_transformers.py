@@ -32,7 +32,7 @@ OLD_KEYS = {
 
 # The supported modules, in the order in which they run.
 STATIC = "StaticEmbedding"  # in place of Transformer and Pooling
-MODULE_KINDS = (STATIC, "Transformer", "Pooling", "Dense", "Normalize")
+MODULE_TYPES = (STATIC, "Transformer", "Pooling", "Dense", "Normalize")
 MODULES = "modules.json"
 CLASSIFIES = "sequence-classification"
 PROJECTION = "projection"  # prefix of the tensor names of a Dense
@@ -149,17 +149,19 @@ def read_embedder(directory) -> EmbedderSettings | None:
     modules = read_json(path, list[ModuleEntry])
     if is_cross_encoder(directory):
         return None
-    kinds = module_folders(modules)
-    unknown = [kind for kind in kinds if kind not in MODULE_KINDS]
-    if not unknown and (len(modules) > len(kinds) or list(kinds) != sorted(kinds, key=MODULE_KINDS.index)):
-        unknown = [f"modules in the order {', '.join(module_kind(module) for module in modules)}"]
-    before = kinds.get("Pooling", kinds.get(STATIC))
+    module_types = module_folders(modules)
+    unknown = [module_type for module_type in module_types if module_type not in MODULE_TYPES]
+    if not unknown and (
+        len(modules) > len(module_types) or list(module_types) != sorted(module_types, key=MODULE_TYPES.index)
+    ):
+        unknown = [f"modules in the order {', '.join(type_of_module(module) for module in modules)}"]
+    before = module_types.get("Pooling", module_types.get(STATIC))
     if before is None or not is_inside_directory(f"./{before}"):
         raise BertJaxError(
             f"{path} lists no Pooling module with a folder beside it; copy it again from its source"
         )
     file = directory / before / "config.json"
-    pooling = read_json(file, PoolingModuleConfig) if "Pooling" in kinds and file.is_file() else {}
+    pooling = read_json(file, PoolingModuleConfig) if "Pooling" in module_types and file.is_file() else {}
     mode = pooling_mode(pooling)
     model_config = read_beside(directory, "config_sentence_transformers.json")
     folder = projection_folder(directory)
@@ -167,11 +169,11 @@ def read_embedder(directory) -> EmbedderSettings | None:
     unknown += [f"pooling {mode}"] * (mode not in MODES) + unusual(dense)
     return EmbedderSettings(
         pooling=mode,
-        normalize="Normalize" in kinds,
+        normalize="Normalize" in module_types,
         **read_text_settings(directory, directory),
         pools_prompt=pooling.get("include_prompt", True),
         projection=projection_of(dense, folder) if folder and not unknown else None,
-        is_static=STATIC in kinds,
+        is_static=STATIC in module_types,
         similarity=model_config.get("similarity_fn_name") or EmbedderSettings.similarity,
         unknown=", ".join(unknown),
     )
@@ -218,10 +220,10 @@ def static_folder(directory) -> str | None:
 
 def module_folders(modules: list[ModuleEntry]) -> dict[str, str]:
     """Map the kind of each module to its folder."""
-    return {module_kind(module): module["path"] for module in modules}
+    return {type_of_module(module): module["path"] for module in modules}
 
 
-def module_kind(module: ModuleEntry) -> str:
+def type_of_module(module: ModuleEntry) -> str:
     return module["type"].rsplit(".", 1)[-1]
 
 
@@ -312,7 +314,7 @@ def write_embedder(directory, embedder: EmbedderSettings, width: int) -> None:
         "Dense": embedder.projection is not None,
         "Normalize": embedder.normalize,
     }
-    names = [kind for kind in MODULE_KINDS if present.get(kind, not embedder.is_static)]
+    names = [module_type for module_type in MODULE_TYPES if present.get(module_type, not embedder.is_static)]
     modules = [
         {
             "idx": i,

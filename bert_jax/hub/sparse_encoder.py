@@ -20,9 +20,9 @@ from bert_jax.hub.sentence_transformers import (
     ModuleEntry,
     TextSettings,
     files_of_texts,
-    module_kind,
     read_beside,
     read_text_settings,
+    type_of_module,
 )
 from bert_jax.hub.tensors import Tensors
 from bert_jax.text.tokenizer import Tokenizer
@@ -30,7 +30,7 @@ from bert_jax.text.tokenizer import Tokenizer
 QUERY_WEIGHTS = "query_weights"  # the module of the tokens' weights in queries, and the prefix of its tensor
 POOLINGS = ("max", "sum")
 ACTIVATIONS = ("relu", "log1p_relu")
-SPARSE_KINDS = {"SpladePooling", "SparseStaticEmbedding", "SparseAutoEncoder"}
+SPARSE_TYPES = {"SpladePooling", "SparseStaticEmbedding", "SparseAutoEncoder"}
 DOCUMENTS, QUERIES = ["Transformer", "SpladePooling"], ["SparseStaticEmbedding"]
 ROUTER_FILES = ("router_config.json", "config.json")  # the second in old directories
 POOLING_FOLDER, QUERY_FOLDER = "1_SpladePooling", "query_0_SparseStaticEmbedding"
@@ -69,12 +69,16 @@ class SparseSettings(TextSettings):
 def read_sparse(directory: Path) -> SparseSettings | None:
     """Read how a directory's model embeds texts; return None if it is no sparse encoder."""
     routes = read_routes(directory)
-    if SPARSE_KINDS.isdisjoint(kind for modules in routes.values() for kind, _ in modules):
+    if SPARSE_TYPES.isdisjoint(module_type for modules in routes.values() for module_type, _ in modules):
         return None
     queries, documents = routes.get("query", []), routes.get("document", [])
-    kinds = [kind for kind, _ in documents]
-    if kinds != DOCUMENTS or (queries != documents and [kind for kind, _ in queries] != QUERIES):
-        named = ", ".join(dict.fromkeys(kind for modules in routes.values() for kind, _ in modules))
+    module_types = [module_type for module_type, _ in documents]
+    if module_types != DOCUMENTS or (
+        queries != documents and [module_type for module_type, _ in queries] != QUERIES
+    ):
+        named = ", ".join(
+            dict.fromkeys(module_type for modules in routes.values() for module_type, _ in modules)
+        )
         raise BertJaxError(
             f"{directory} is a sparse encoder with the modules {named}; supported are {' and '.join(DOCUMENTS)} for "
             f"documents, and the same or {QUERIES[0]} for queries"
@@ -107,22 +111,22 @@ def read_routes(directory: Path) -> dict[str, list[tuple[str, Path]]]:
     path = directory / "modules.json"
     if not path.is_file():
         return {}
-    modules = [(module_kind(module), module["path"]) for module in read_json(path, list[ModuleEntry])]
+    modules = [(type_of_module(module), module["path"]) for module in read_json(path, list[ModuleEntry])]
     routes = {"query": modules, "document": modules}
-    if [kind for kind, _ in modules] == ["Router"]:
+    if [module_type for module_type, _ in modules] == ["Router"]:
         files = [directory / modules[0][1] / name for name in ROUTER_FILES]
         path = find_file(files)
         router = read_json(path, RouterConfig)
-        kinds = {name: kind.rsplit(".", 1)[-1] for name, kind in router["types"].items()}
+        module_types = {name: module_type.rsplit(".", 1)[-1] for name, module_type in router["types"].items()}
         routes = {
-            task: [(kinds.get(name, ""), name) for name in names]
+            task: [(module_types.get(name, ""), name) for name in names]
             for task, names in router["structure"].items()
         }
     if any(not is_inside_directory(f"./{name}") for modules in routes.values() for _, name in modules):
         raise BertJaxError(f"{path} names a folder outside of {directory}; copy it again from its source")
     same = {"MLMTransformer": DOCUMENTS[0]}
     return {
-        task: [(same.get(kind, kind), path.parent / name) for kind, name in modules]
+        task: [(same.get(module_type, module_type), path.parent / name) for module_type, name in modules]
         for task, modules in routes.items()
     }
 
@@ -199,8 +203,8 @@ def write_sparse(
             write_json(file, read_json(file) | {"model_max_length": settings.max_length})
     files: dict[str, Any] = {
         "modules.json": [
-            {"idx": i, "name": str(i), "path": folder, "type": kind}
-            for i, (folder, kind) in enumerate(listed)
+            {"idx": i, "name": str(i), "path": folder, "type": module_type}
+            for i, (folder, module_type) in enumerate(listed)
         ],
         f"{POOLING_FOLDER}/config.json": {
             "pooling_strategy": settings.pooling,

@@ -310,9 +310,11 @@ class Unpickler:
         del self.stack[start:]
         return values
 
-    def top(self, kind: type) -> Any:
-        if type(self.stack[-1]) is not kind:
-            raise BertJaxError(f"it fills {describe_pickled(self.stack[-1])} as if it were a {kind.__name__}")
+    def top(self, value_type: type) -> Any:
+        if type(self.stack[-1]) is not value_type:
+            raise BertJaxError(
+                f"it fills {describe_pickled(self.stack[-1])} as if it were a {value_type.__name__}"
+            )
         return self.stack[-1]
 
 
@@ -355,10 +357,10 @@ def emulate_call(function, arguments) -> Any:
 
 def storage_of(reference) -> Storage:
     """Return the storage of a persistent id: ("storage", its type, its key, the device it was on, its size)."""
-    kind, name, key, device, count, *view = reference
+    value_type, name, key, device, count, *view = reference
     known = isinstance(name, Name) and name.text in STORAGES
     typed = type(key) is str and type(device) is str and type(count) is int
-    if kind != "storage" or not known or not typed or any(view):
+    if value_type != "storage" or not known or not typed or any(view):
         raise BertJaxError("it refers to something that is not a tensor's storage")
     return Storage(key, STORAGES[name.text], count)
 

@@ -59,8 +59,8 @@ def merge_best(
 
     `hidden` are the sorted indices of the query's excluded documents. `scores` are overwritten."""
     scores[hidden[slice(*np.searchsorted(hidden, (start, start + len(scores))))] - start] = -np.inf
-    least = best_so_far[1][-1] if len(best_so_far[1]) == count else np.finfo(np.float32).min  # above -inf
-    among = np.flatnonzero(scores >= least)
+    minimum = best_so_far[1][-1] if len(best_so_far[1]) == count else np.finfo(np.float32).min  # above -inf
+    among = np.flatnonzero(scores >= minimum)
     indices, scores = np.append(best_so_far[0], among + start), np.append(best_so_far[1], scores[among])
     order = top_k(scores, tie_ranks[indices], count)
     return indices[order], scores[order]

@@ -140,8 +140,10 @@ class M3Pipeline(PromptedPipeline[tuple]):
         super().__init__(model, ThreeVectors(*computations), prompt, "truncate", None)
 
     def postprocess(self, inputs: ModelInputs, outputs: list) -> Iterator[tuple]:
-        of_kinds = zip(self.pipelines, zip(*outputs, strict=True), strict=True)
-        return zip(*(pipeline.postprocess(inputs, [*values]) for pipeline, values in of_kinds), strict=True)
+        of_pipelines = zip(self.pipelines, zip(*outputs, strict=True), strict=True)
+        return zip(
+            *(pipeline.postprocess(inputs, [*values]) for pipeline, values in of_pipelines), strict=True
+        )
 
 
 def score_pair(query: tuple, document: tuple) -> np.ndarray:

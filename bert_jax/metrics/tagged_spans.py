@@ -63,8 +63,8 @@ def continues_span(previous: str, tag: str) -> bool:
     """Whether a word is in the same span as the word before it. A span may also begin with I- or E-, by mistake."""
     if OUTSIDE in (previous, tag):
         return False
-    (mark_before, kind_before), (mark, kind) = split_tag(previous), split_tag(tag)
-    return kind == kind_before and mark in ("I", "E") and mark_before in ("B", "I")
+    (mark_before, type_before), (mark, span_type) = split_tag(previous), split_tag(tag)
+    return span_type == type_before and mark in ("I", "E") and mark_before in ("B", "I")
 
 
 def needs_predecessor(tag: str) -> bool:
@@ -90,5 +90,5 @@ def split_tag(tag: str) -> tuple[str, str]:
     >>> split_tag("B-PER"), split_tag("B"), split_tag("NOUN")
     (('B', 'PER'), ('B', ''), ('I', 'NOUN'))
     """
-    mark, _, kind = tag.partition("-")
-    return (mark, kind) if mark in MARKS else ("I", tag)
+    mark, _, span_type = tag.partition("-")
+    return (mark, span_type) if mark in MARKS else ("I", tag)

@@ -78,7 +78,7 @@ def predict(kind: str, price: float, spec: str, overrides: Sequence[str]) -> dic
     if not Path(corpora[-1].removeprefix(CORPORA)).is_dir():
         overrides = [override for override in overrides if override not in corpora]
     facts = preflight(spec, overrides, str(where), price)
-    return facts | {"price": price, "kind": where.chip.kind, "chip_memory": where.chip.memory}
+    return facts | {"price": price, "kind": where.chip.device_kind, "chip_memory": where.chip.memory}
 
 
 def describe_plan(facts: dict) -> str:

@@ -17,7 +17,7 @@ LINE = re.compile(r"^\s+(?:ROOT )?%(\S+) = (.*)$")
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "collective-permute", "all-to-all")
 ASYNC_START = 'custom_call_target="AsyncCollectiveStart"'
 # Kinds of instructions that move nothing themselves.
-FREE_KINDS = {
+FREE_OPCODES = {
     "parameter", "constant", "get-tuple-element", "tuple", "bitcast", "while", "conditional", "call", "after-all",
     "partition-id", "replica-id", "iota", "opt-barrier", "async-done", "async-update", "domain", "call-start",
     "call-update",
@@ -26,7 +26,13 @@ READS_A_PART = ("dynamic-slice", "slice", "gather")
 WRITES_A_PART = ("dynamic-update-slice", "scatter")
 # Settings of a convolution's window, and their defaults.
 WINDOW = {"size": 1, "pad": 0, "stride": 1, "lhs_dilate": 1, "rhs_dilate": 1}
-RENAMING_KINDS = ("bitcast", "copy", "convert", "reshape", "transpose")  # the same numbers under another name
+RENAMING_OPCODES = (
+    "bitcast",
+    "copy",
+    "convert",
+    "reshape",
+    "transpose",
+)  # the same numbers under another name
 
 
 @dataclass(frozen=True)
@@ -60,7 +66,7 @@ class HloArray:
 @dataclass
 class Instruction:
     name: str
-    kind: str
+    opcode: str
     outputs: list[HloArray]
     operands: list[str]
     attributes: str
@@ -98,7 +104,7 @@ Computation = dict[str, Instruction]
 
 @dataclass
 class Collective:
-    kind: str
+    opcode: str
     bytes: float  # of one device's values, for each run
     trips: int
     members: int  # devices of a group; 0: all
@@ -175,19 +181,23 @@ class CostReader:
         """Add the cost of a computation that runs `trips` times; `started`: beside others, on SparseCores."""
         here = self.computations[name]
         for instruction in here.values():
-            kind = instruction.kind
-            if kind == "while":
+            opcode = instruction.opcode
+            if opcode == "while":
                 self.walk(instruction.called["body"], trips * self.trip_count(instruction))
-            elif kind in ("call", "call-start", "conditional"):
+            elif opcode in ("call", "call-start", "conditional"):
                 for branch in instruction.branches:
-                    self.walk(branch, trips, started or kind == "call-start")
-            if kind.removesuffix("-start") in COLLECTIVES:
+                    self.walk(branch, trips, started or opcode == "call-start")
+            if opcode.removesuffix("-start") in COLLECTIVES:
                 self.program.collectives.append(make_collective(instruction, here, trips, started))
-            if kind == "fusion":
+            if opcode == "fusion":
                 self.program.collectives += self.started_collectives(instruction, trips)
-            if kind in FREE_KINDS or kind.endswith("-done") or "AllocateBuffer" in instruction.attributes:
+            if (
+                opcode in FREE_OPCODES
+                or opcode.endswith("-done")
+                or "AllocateBuffer" in instruction.attributes
+            ):
                 continue
-            is_kernel = kind == "custom-call" and "tpu_custom_call" in instruction.attributes
+            is_kernel = opcode == "custom-call" and "tpu_custom_call" in instruction.attributes
             traffic, flops = self.traffic(instruction, here), self.flops(instruction)
             self.program.operations.append(Operation(instruction.name, trips, traffic, flops, is_kernel))
 
@@ -200,7 +210,7 @@ class CostReader:
         if not any(ASYNC_START in part.attributes for part in inner.values()):
             return []
         return [
-            make_collective(part, inner, trips, True) for part in inner.values() if part.kind in COLLECTIVES
+            make_collective(part, inner, trips, True) for part in inner.values() if part.opcode in COLLECTIVES
         ]
 
     def trip_count(self, loop: Instruction) -> int:
@@ -208,7 +218,7 @@ class CostReader:
         if known := re.search(r'known_trip_count":\{"n":"(\d+)"', loop.attributes):
             return int(known[1])
         condition = self.computations[loop.called["condition"]].values()
-        constants = [re.match(r"(\d+)\)", i.attributes) for i in condition if i.kind == "constant"]
+        constants = [re.match(r"(\d+)\)", i.attributes) for i in condition if i.opcode == "constant"]
         return max((int(match[1]) for match in constants if match), default=1)
 
     def inner(self, instruction: Instruction) -> Computation:
@@ -216,24 +226,24 @@ class CostReader:
         return self.computations.get(instruction.called.get("calls", ""), {})
 
     def traffic(self, instruction: Instruction, here: Computation) -> float:
-        kind, outputs, inner = instruction.kind, instruction.outputs, self.inner(instruction)
+        opcode, outputs, inner = instruction.opcode, instruction.outputs, self.inner(instruction)
         values = [here[name].outputs if name in here else [] for name in instruction.operands]
-        if kind == "fusion-start":  # on a GPU; its outputs are its operands, the result and a context
+        if opcode == "fusion-start":  # on a GPU; its outputs are its operands, the result and a context
             outputs = outputs[sum(map(len, values)) : -1]
-        if kind.removesuffix("-start") == "fusion" and inner:
+        if opcode.removesuffix("-start") == "fusion" and inner:
             return sum(self.fused_reads(inner, values)) + fused_writes(inner, outputs)
-        if kind in READS_A_PART:
+        if opcode in READS_A_PART:
             return 2 * hbm_bytes(outputs) if any(map(hbm_bytes, values)) else hbm_bytes(outputs)
-        if kind == "dynamic-update-slice":
+        if opcode == "dynamic-update-slice":
             return hbm_bytes(values[1]) * 2
-        if kind == "scatter":
+        if opcode == "scatter":
             return 3 * hbm_bytes(values[-1])
-        if kind == "slice-start":
+        if opcode == "slice-start":
             return hbm_bytes(outputs[1:2]) + (total_bytes(outputs[1:2]) if any(map(hbm_bytes, values)) else 0)
-        if kind == "copy-start":
+        if opcode == "copy-start":
             # From one memory to another: its outputs are the copy, the original and a semaphore.
             return hbm_bytes(outputs[:1]) + hbm_bytes(values[0])
-        if kind.removesuffix("-start") in COLLECTIVES:
+        if opcode.removesuffix("-start") in COLLECTIVES:
             return 2 * sum(map(hbm_bytes, values))
         return hbm_bytes(outputs) + sum(map(hbm_bytes, values))
 
@@ -248,13 +258,13 @@ class CostReader:
         parts = 0.0
         for user in inner.values():
             for number in (number for number, operand in enumerate(user.operands) if operand == name):
-                if user.kind in READS_A_PART and number == 0:
+                if user.opcode in READS_A_PART and number == 0:
                     parts += total_bytes(user.outputs)
-                elif user.kind in WRITES_A_PART and number == 0:
-                    parts += total_bytes(inner[user.operands[-1]].outputs) if user.kind == "scatter" else 0
-                elif user.kind in RENAMING_KINDS or "output_to_operand_aliasing" in user.attributes:
+                elif user.opcode in WRITES_A_PART and number == 0:
+                    parts += total_bytes(inner[user.operands[-1]].outputs) if user.opcode == "scatter" else 0
+                elif user.opcode in RENAMING_OPCODES or "output_to_operand_aliasing" in user.attributes:
                     parts += math.inf if user.root else self.parts_read(inner, user.name)
-                elif user.kind == "fusion":
+                elif user.opcode == "fusion":
                     nested = self.inner(user)
                     parts += self.parts_read(nested, parameters(nested)[number].name)
                 else:
@@ -265,24 +275,24 @@ class CostReader:
         """Return the FLOPs of its matrix products, which the TPU compiler writes as convolutions."""
         inner = self.inner(instruction)
         return sum(
-            convolution_flops(part, inner) if part.kind == "convolution" else self.flops(part)
+            convolution_flops(part, inner) if part.opcode == "convolution" else self.flops(part)
             for part in inner.values()
         )
 
 
 def parameters(computation: Computation) -> dict[int, Instruction]:
-    return {int(i.attributes.split(")")[0]): i for i in computation.values() if i.kind == "parameter"}
+    return {int(i.attributes.split(")")[0]): i for i in computation.values() if i.opcode == "parameter"}
 
 
 def fused_writes(inner: Computation, outputs: list[HloArray]) -> float:
     root = next(instruction for instruction in inner.values() if instruction.root)
-    roots = [inner[name] for name in root.operands] if root.kind == "tuple" else [root]
+    roots = [inner[name] for name in root.operands] if root.opcode == "tuple" else [root]
     total = 0.0
     for output, source in zip(outputs, roots, strict=False):
-        while source.kind == "bitcast":
+        while source.opcode == "bitcast":
             source = inner[source.operands[0]]
-        if output.is_in_hbm and source.kind in WRITES_A_PART:
-            written = source.operands[1 if source.kind == "dynamic-update-slice" else -1]
+        if output.is_in_hbm and source.opcode in WRITES_A_PART:
+            written = source.operands[1 if source.opcode == "dynamic-update-slice" else -1]
             total += total_bytes(inner[written].outputs)
         elif output.is_in_hbm:
             total += output.bytes
@@ -292,25 +302,25 @@ def fused_writes(inner: Computation, outputs: list[HloArray]) -> float:
 def make_collective(
     instruction: Instruction, here: Computation, trips: int, started: bool = False
 ) -> Collective:
-    kind = instruction.kind.removesuffix("-start")
+    opcode = instruction.opcode.removesuffix("-start")
     values = [array for name in instruction.operands if name in here for array in here[name].outputs]
     # A sum sends partial sums. They have the type of the result, which may be wider than that of the operands.
-    moved = sum(array.content for array in (instruction.outputs if kind == "all-reduce" else values))
+    moved = sum(array.content for array in (instruction.outputs if opcode == "all-reduce" else values))
     return Collective(
-        kind, float(moved), trips, instruction.members, started or instruction.kind.endswith("-start")
+        opcode, float(moved), trips, instruction.members, started or instruction.opcode.endswith("-start")
     )
 
 
 def parse_instruction(name: str, rest: str, root: bool) -> Instruction:
     # The type may be a tuple, whose layouts contain brackets, too.
     end = find_closing_bracket(rest) + 1 if rest.startswith("(") else rest.index(" ")
-    kind, _, tail = rest[end:].lstrip().partition("(")
+    opcode, _, tail = rest[end:].lstrip().partition("(")
     outputs = [
         HloArray(dtype, tuple(int(n) for n in shape.split(",") if n), layout)
         for dtype, shape, layout in ARRAY.findall(rest[:end])
     ]
     operands = re.findall(r"%([^\s,()]+)", tail[: max(find_closing_bracket("(" + tail) - 1, 0)])
-    return Instruction(name, kind, outputs, operands, tail, root)
+    return Instruction(name, opcode, outputs, operands, tail, root)
 
 
 def find_closing_bracket(text: str) -> int:

@@ -139,10 +139,10 @@ def make_noise(state):
         return jax.random.normal(jax.random.key(number), leaf.shape, leaf.dtype)
 
     def fill(state):
-        leaves, kind = jax.tree.flatten(state)
+        leaves, structure = jax.tree.flatten(state)
         is_float = [jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in leaves]
         noise = [draw(n, leaf) if is_float[n] else leaf for n, leaf in enumerate(leaves)]
-        return jax.tree.unflatten(kind, noise)
+        return jax.tree.unflatten(structure, noise)
 
     return jax.jit(fill, out_shardings=get_shardings(state))(state)
 

@@ -118,9 +118,9 @@ def memory_advice(facts: dict, phase: dict, config: RunConfig, where: Slice) -> 
         return f"{shortage}; set --config.mesh.gradient_accumulation_steps={parts}"
     if facts["remat"] == "none":
         return f"{shortage}; set --config.model.remat=full, or take a larger slice"
-    least = shares * config.mesh.gradient_accumulation_steps
-    if batch > least:
-        return f"{shortage}; set --config.data.batch_size={least}, or take a larger slice"
+    rows = shares * config.mesh.gradient_accumulation_steps
+    if batch > rows:
+        return f"{shortage}; set --config.data.batch_size={rows}, or take a larger slice"
     return f"{shortage}; take a larger slice, or a smaller model"
 
 
@@ -142,8 +142,9 @@ def describe_preflight(facts: dict) -> str:
         lines.append(f"cost: {list_bounds(cost, ',.0f')}")
     lines += ["", *facts["checks"]]
     lines.append(
-        f"Peaks of a {chip.unit}, {chip.kind}: {chip.flops / 1e12:.0f} TFLOP/s, {chip.memory_speed / 1e9:.0f} GB/s, "
-        f"{where.all_reduce_bandwidth / 1e9:.0f} GB/s from the chip with the fewest links."
+        f"Peaks of a {chip.unit}, {chip.device_kind}: {chip.flops / 1e12:.0f} TFLOP/s, "
+        f"{chip.memory_speed / 1e9:.0f} GB/s, {where.all_reduce_bandwidth / 1e9:.0f} GB/s from the chip with the "
+        "fewest links."
     )
     return "\n".join(lines)
 
@@ -155,11 +156,11 @@ def list_bounds(values: dict[str, float], form: str) -> str:
 def describe_phase(phase: dict, where: Slice) -> list[str]:
     memory, seconds, unit = phase["memory"], phase["seconds"], where.chip.unit
     share = f", {phase['share']:.0%} of the steps" if phase["share"] < 1 else ""
-    kinds = ", ".join(f"{kind} {size / GiB:.2f}" for kind, size in memory.items())
+    memory_shares = ", ".join(f"{name} {size / GiB:.2f}" for name, size in memory.items())
     lines = [
         f"length {phase['length']}{share}",
-        f"  memory      {sum(memory.values()) / GiB:.2f} of {where.chip.memory / GiB:.2f} GiB a {unit} ({kinds}), "
-        f"{phase['headroom'] / GiB:.2f} free",
+        f"  memory      {sum(memory.values()) / GiB:.2f} of {where.chip.memory / GiB:.2f} GiB a {unit} "
+        f"({memory_shares}), {phase['headroom'] / GiB:.2f} free",
         f"  compute     {phase['flops'] / 1e12:,.1f} TFLOP a step, {phase['flops'] / phase['model_flops'] - 1:.1%} "
         f"more than the model's own (recomputation and other products): {seconds['compute'] * 1e3:.1f} ms",
         f"  traffic     {phase['traffic'] / 1e9:,.2f} GB a {unit} to and from memory: {seconds['memory'] * 1e3:.1f} ms",
@@ -177,14 +178,14 @@ def describe_phase(phase: dict, where: Slice) -> list[str]:
 
 
 def describe_collectives(collectives: list[dict]) -> list[str]:
-    """Describe collectives of the same kind together; leave out those of less than 1 MB in all."""
+    """Describe like collectives together; leave out those of less than 1 MB in all."""
     sizes: dict[tuple, list[float]] = {}
     for collective in collectives:
-        kind = collective["kind"], collective["axes"], collective["trips"]
-        sizes.setdefault(kind, []).append(collective["bytes"])
+        alike = collective["opcode"], collective["axes"], collective["trips"]
+        sizes.setdefault(alike, []).append(collective["bytes"])
     return [
-        f"{len(bytes_)} {kind} over {axes}, {sum(bytes_) / 1e6:,.1f} MB"
+        f"{len(bytes_)} {opcode} over {axes}, {sum(bytes_) / 1e6:,.1f} MB"
         + (f", {trips} times" if trips > 1 else "")
-        for (kind, axes, trips), bytes_ in sizes.items()
+        for (opcode, axes, trips), bytes_ in sizes.items()
         if sum(bytes_) >= 1e6
     ]

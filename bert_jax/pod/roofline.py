@@ -69,6 +69,6 @@ def sending_seconds(collective: Collective, where: Slice) -> float:
     }
     # A group of fewer than all devices lies along one axis of the torus.
     speed = where.all_reduce_bandwidth if n == where.device_count else where.chip.link
-    if collective.kind == "collective-permute":
+    if collective.opcode == "collective-permute":
         speed = 2 * where.chip.link  # a ring sends to both neighbours at once (models/data_sharded.py)
-    return shares[collective.kind] * collective.bytes / speed
+    return shares[collective.opcode] * collective.bytes / speed

@@ -55,7 +55,7 @@ class Slice:
 TYPES = {"v4": ("v4", 2), "v5litepod": ("v5e", 1), "v5p": ("v5p", 2), "v6e": ("v6e", 1)}
 
 
-def slice_of_type(kind: str) -> Slice:
+def slice_of_type(slice_type: str) -> Slice:
     """Return the slice of an accelerator type, in the shape that it has by default.
 
     >>> str(slice_of_type("v5litepod-16")), str(slice_of_type("v4-32")), str(slice_of_type("v5litepod-32"))
@@ -63,10 +63,10 @@ def slice_of_type(kind: str) -> Slice:
     >>> str(slice_of_type("v4-8"))
     'v4:2x2x1'
     """
-    name, _, count = kind.partition("-")
+    name, _, count = slice_type.partition("-")
     if name not in TYPES or not count.isdecimal():
         raise BertJaxError(
-            f'no slice "{kind}"; types are named like {", ".join(f"{known}-16" for known in TYPES)}'
+            f'no slice "{slice_type}"; types are named like {", ".join(f"{known}-16" for known in TYPES)}'
         )
     chip, cores = find_tpu(TYPES[name][0]), TYPES[name][1]
     chips, sides = int(count) // cores, [1] * find_tpu(TYPES[name][0]).axes
@@ -74,7 +74,7 @@ def slice_of_type(kind: str) -> Slice:
         shortest = min(sides)
         sides[len(sides) - 1 - sides[::-1].index(shortest)] *= 2
     if math.prod(sides) != chips:
-        raise BertJaxError(f"{kind}: the number of chips of a slice is a power of two, not {chips}")
+        raise BertJaxError(f"{slice_type}: the number of chips of a slice is a power of two, not {chips}")
     return Slice(chip, tuple(sorted(sides, reverse=1 in sides)))  # 2x2x1, but 2x2x4
 
 
@@ -87,11 +87,11 @@ def parse_slice(name: str) -> Slice:
     Traceback (most recent call last):
     bert_jax.core.errors.BertJaxError: --topology v5p:64: a v5p slice is named by its 3 sides in chips, as in v5p:2x2x4
     """
-    kind, _, sides = name.partition(":")
-    chip = find_tpu(kind.partition("-")[0])
+    slice_type, _, sides = name.partition(":")
+    chip = find_tpu(slice_type.partition("-")[0])
     example = f"{chip.name}:{'4x4' if chip.axes == 2 else '2x2x4'}"
     shape = tuple(int(side) for side in sides.split("x")) if re.fullmatch(r"\d+(x\d+)+", sides) else ()
-    if "-" in kind or len(shape) != chip.axes or 0 in shape:
+    if "-" in slice_type or len(shape) != chip.axes or 0 in shape:
         raise BertJaxError(
             f"--topology {name}: a {chip.name} slice is named by its {chip.axes} sides in chips, as in {example}"
         )

@@ -208,11 +208,11 @@ def draw_training_curves(metrics: Path, picture: Path) -> None:
     from matplotlib.ticker import MaxNLocator
 
     lines = {
-        kind: [line for line in read_metrics(metrics) if line["kind"] == kind]
-        for kind in ("train", "validation")
+        split: [line for line in read_metrics(metrics) if line["kind"] == split]
+        for split in ("train", "validation")
     }
-    panels = choose_panels(*(lines[kind][0] if lines[kind] else {} for kind in CURVE_COLOURS)) or ["loss"]
-    steps = [line["step"] for kind in CURVE_COLOURS for line in lines[kind]] or [0]
+    panels = choose_panels(*(lines[split][0] if lines[split] else {} for split in CURVE_COLOURS)) or ["loss"]
+    steps = [line["step"] for split in CURVE_COLOURS for line in lines[split]] or [0]
     margin = 0.03 * max(max(steps) - min(steps), 1)
     columns = min(3, len(panels))
     rows = -(-len(panels) // columns)
@@ -221,12 +221,12 @@ def draw_training_curves(metrics: Path, picture: Path) -> None:
         axes = figure.add_subplot(rows, columns, number + 1, facecolor="white")
         axes.set_title(name.replace("_", " "), fontsize=10)
         axes.grid(color="0.9")
-        for kind, color in CURVE_COLOURS.items():
-            points = [(line["step"], line[name]) for line in lines[kind] if name in line]
+        for split, color in CURVE_COLOURS.items():
+            points = [(line["step"], line[name]) for line in lines[split] if name in line]
             if points:
                 axes.plot(
                     *zip(*points, strict=True),
-                    label=kind,
+                    label=split,
                     linewidth=1.2,
                     marker="o" if len(points) < MANY_POINTS else None,
                     markersize=3,

@@ -18,7 +18,7 @@ from bert_jax.text.tokenizer_directory import open_tokenizer
 
 AnyPath = str | PathLike[str]
 MAX_PROCESSES = 1024
-KINDS = ("wordpiece", "sentencepiece")
+VOCABULARIES = ("wordpiece", "sentencepiece")
 MAX_SIZE = 1 << 24
 
 
@@ -102,7 +102,7 @@ def train_tokenizer(
     ['cats', 'sat']
     """
     require_path(output, "output")
-    check_name(kind, KINDS, "kind of vocabulary")
+    check_name(kind, VOCABULARIES, "kind of vocabulary")
     check_flag(cased, "cased")
     if size is not None:
         check_number(size, "size", is_whole=True, allowed=Range(1, MAX_SIZE))

@@ -34,14 +34,14 @@ def follow(workdir: str | PathLike[str], *, wait: bool = True) -> Iterator[tuple
 
 
 def follow_steps(directory: Workdir, wait: bool) -> Iterator[tuple[int, dict[str, float]]]:
-    last, kinds = -1, set[str]()
+    last, written = -1, set[str]()
     while True:
         ends = not wait or directory.finished.exists()  # looked for first, so that no line is missed
         for line in read_metrics(directory.metrics):
             if line["step"] > last:
-                last, kinds = line["step"], set()
-            if line["step"] == last and line["kind"] not in kinds:
-                kinds.add(line["kind"])
+                last, written = line["step"], set()
+            if line["step"] == last and line["kind"] not in written:
+                written.add(line["kind"])
                 yield last, name_values(line)
         if ends:
             return

@@ -61,12 +61,12 @@ def mine_hard_negatives(
     >>> sorted(rows[0])
     ['anchor', 'negative_1', 'positive']
     """
-    for name, value, least in (
+    for name, value, minimum in (
         ("negatives", negatives, 1),
         ("range_min", range_min, 0),
         ("range_max", range_max, 1),
     ):
-        check_number(value, name, is_whole=True, allowed=Range(least))
+        check_number(value, name, is_whole=True, allowed=Range(minimum))
     given = {"margin": margin, "min_score": min_score, "max_score": max_score}
     for name, bound in given.items():
         if bound is not None:

@@ -53,8 +53,8 @@ class KeyIndex:
 class RowCache:
     """The cached rows of one kind from one model; `maker` holds all that determines them besides the contents."""
 
-    def __init__(self, folder: Path, kind: str, maker: Any):
-        self.kind, self.folder = kind, folder / f"{kind}-{json_digest(maker)}"
+    def __init__(self, folder: Path, unit: str, maker: Any):
+        self.unit, self.folder = unit, folder / f"{unit}-{json_digest(maker)}"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -67,7 +67,7 @@ class RowCache:
         keys, size = content_keys(contents), tokens_per_batch()
         absent = np.flatnonzero(self.key_index.find(keys) < 0)
         missing = absent[np.sort(np.unique(keys[absent], return_index=True)[1])]  # without duplicate keys
-        with Progress(self.kind, len(missing)) as progress:
+        with Progress(self.unit, len(missing)) as progress:
             for block in (missing[first : first + size] for first in range(0, len(missing), size)):
                 # A resumed run computes the same contents together, so that its results are bit-identical.
                 self.write_file(keys[block], compute([contents[i] for i in block]))

@@ -35,20 +35,20 @@ def find_best_rows(
     """Return, for each query, the rows whose scores are at most `noise` below the `count`-th highest score."""
     size = max(1, min(ROWS, HELD // queries))
     positions, best = [np.empty(0, np.int64)] * queries, [np.empty(0, np.float32)] * queries
-    least = np.full(queries, -np.inf, np.float32)
+    minimum = np.full(queries, -np.inf, np.float32)
     blocks = [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
     for block, scores in zip(blocks, score_ahead(scores_of, blocks), strict=True):
         if live is not None:
             scores[:, ~live[block]] = -np.inf
         for query, row in enumerate(scores):
-            among = np.flatnonzero((row >= least[query]) & (row > -np.inf))
+            among = np.flatnonzero((row >= minimum[query]) & (row > -np.inf))
             if not len(among):
                 continue
             kept_rows = np.append(positions[query], among + block.start)
             values = np.append(best[query], row[among])
             if len(values) > count:
-                least[query] = np.partition(values, -count)[-count] - np.float32(noise)
-                kept = values >= least[query]
+                minimum[query] = np.partition(values, -count)[-count] - np.float32(noise)
+                kept = values >= minimum[query]
                 kept_rows, values = kept_rows[kept], values[kept]
             positions[query], best[query] = kept_rows, values
     return positions

@@ -123,12 +123,14 @@ class DocumentSource:
             yield str(Path(given, CORPUS)), CORPUS
             return
         for path in expand_inputs([given]):
-            kind = file_extension(path)
-            if kind in ENDINGS or (not kind and begins_with(path, document_formats.WIKIEXTRACTOR_START)):
+            extension = file_extension(path)
+            if extension in ENDINGS or (
+                not extension and begins_with(path, document_formats.WIKIEXTRACTOR_START)
+            ):
                 name = os.path.relpath(path, given) if is_folder else Path(path).name
                 yield path, replace_surrogates(name)
             elif is_folder:
-                self.others[kind] = self.others.get(kind, 0) + 1
+                self.others[extension] = self.others.get(extension, 0) + 1
             else:
                 raise BertJaxError(f"{path} is of an unknown kind; known: {', '.join(ENDINGS)}")
 
@@ -178,8 +180,8 @@ class DocumentSource:
         if missing := [
             name for name, column in zip(named, match_columns(where, row, named), strict=True) if not column
         ]:
-            kind = NoTextColumn if self.columns.text in missing else BertJaxError
-            raise kind(f"{where} has {no_columns(row, missing)}")
+            extension = NoTextColumn if self.columns.text in missing else BertJaxError
+            raise extension(f"{where} has {no_columns(row, missing)}")
 
         def column(given: str, usual: Sequence[str]) -> str:
             return next(filter(None, match_columns(where, row, [given] if given else usual)), "")
@@ -200,10 +202,10 @@ class DocumentSource:
             first = replace_surrogates(self.first_empty) + (" and others" if self.empty > 1 else "")
             yield one_line(f"{pluralize(self.empty, 'document')} without text left out ({first})")
         if self.others:
-            kinds = ", ".join(
-                f"{kind or 'no ending'} ({count:,})" for kind, count in sorted(self.others.items())
+            extensions = ", ".join(
+                f"{extension or 'no ending'} ({count:,})" for extension, count in sorted(self.others.items())
             )
-            yield one_line(f"files of other kinds are left out: {kinds}")
+            yield one_line(f"files of other kinds are left out: {extensions}")
         if self.unknown:
             yield (
                 f"{name_first(self.unknown, 'table')} left out because the text column is unknown; name the file "

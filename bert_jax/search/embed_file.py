@@ -26,7 +26,7 @@ from bert_jax.inference.streaming import split_into_windows
 from bert_jax.inference.text_vectors import embedder_encoding_options
 from bert_jax.search import vector_shards
 from bert_jax.search.vector_files import TYPES, Quantizer
-from bert_jax.search.vector_kinds import kind_of
+from bert_jax.search.vector_forms import vector_form_of
 from bert_jax.text import tables
 from bert_jax.text.input_files import file_extension
 from bert_jax.text.tables import count_rows
@@ -47,13 +47,13 @@ def write_vectors(
 ) -> None:
     """Write vectors to standard output, to a .npy file, or to a directory of shards; others than dense ones to a .npz
     file."""
-    kind = kind_of(directory.layout)
-    is_file = output is not None and output.lower().endswith(".npz" if kind.save else ".npy")
+    form = vector_form_of(directory.layout)
+    is_file = output is not None and output.lower().endswith(".npz" if form.save else ".npy")
     check_output(output, is_file, quantize, directory)
     refuse_input(output, source)
     texts = read_texts(source, column)
     model = load(directory)
-    opened = kind.open(model, **settings)  # refuses wrong settings before anything is written
+    opened = form.open(model, **settings)  # refuses wrong settings before anything is written
     truncated = TruncationCounter(opened.truncated.max_length)
     count, clipped, is_new = 0, 0, False
     with Progress("texts", count_rows(source)) as progress:
@@ -68,16 +68,16 @@ def write_vectors(
             """Yield the vectors of each window; for any output, no window crosses a shard's boundary."""
             nonlocal is_new
             is_new = True
-            for _, vectors in embed_chunks(kind.open(model, **settings, truncated=truncated), some):
+            for _, vectors in embed_chunks(form.open(model, **settings, truncated=truncated), some):
                 yield vectors
                 progress.reach(count)  # includes the texts of shards that exist already
 
         if output is None:
             for vector in chain.from_iterable(compute(given(), truncated)):
-                print(to_json(kind.to_json(vector)))
-        elif kind.save:
+                print(to_json(form.to_json(vector)))
+        elif form.save:
             vectors = [*chain.from_iterable(compute(given(), truncated))]
-            kind.write_npz_file(Path(output), vectors, model.layout.vector_size)
+            form.write_npz_file(Path(output), vectors, model.layout.vector_size)
         elif is_file:
             quantizer = Quantizer(quantize, vector_shards.TEXTS_PER_SHARD)
             write_npy_file(Path(output), compute(given(), truncated), quantizer, source)
@@ -91,7 +91,7 @@ def write_vectors(
         number, done = pluralize(truncated.texts, "vector"), "" if is_new else "; it was complete already"
         print(f"{number}{read} in {output}{done}{unread}{describe_clipped(clipped)}", file=sys.stderr)
     if truncated.truncated:
-        warn_caller(truncated.notice(kind.advice))
+        warn_caller(truncated.notice(form.advice))
 
 
 def read_texts(source: str, column: str) -> Iterator[str]:
@@ -120,10 +120,10 @@ def check_output(
         )
     if output is None or is_file:
         return
-    kind = kind_of(directory.layout)
-    if kind.save:
+    form = vector_form_of(directory.layout)
+    if form.save:
         raise BertJaxError(
-            f"--output {output} should end in .npz, because {directory} gives {kind.name} vectors"
+            f"--output {output} should end in .npz, because {directory} gives {form.name} vectors"
         )
     if file_extension(output) in (*tables.TABLE_EXTENSIONS, ".npz"):
         raise BertJaxError(f"--output {output} should end in .npy, or be the name of a directory")
@@ -135,7 +135,7 @@ def write_npy_file(path: Path, parts: Iterator[np.ndarray], quantizer: Quantizer
     """Write the vectors to one .npy file, and the ranges of int8 to a second one beside it."""
     ranges = path.with_suffix(".ranges.npy")
     refuse_input(str(ranges), source)
-    with npy_writer(path, TYPES[quantizer.kind]) as array:
+    with npy_writer(path, TYPES[quantizer.quantization]) as array:
         for rows in quantizer(parts):
             array.append(rows)
         if quantizer.ranges is not None:

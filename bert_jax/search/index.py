@@ -275,8 +275,8 @@ class Index(IndexReader):
         scored = []
         sizes = [len(segment.order) for segment in self.segments]
         for segment, scores in zip(self.segments, query.score_passages(sizes), strict=True):
-            least = np.partition(scores, -depth)[-depth] if depth < len(scores) else 0
-            rows = np.flatnonzero(scores >= max(least, np.finfo(np.float32).tiny))
+            minimum = np.partition(scores, -depth)[-depth] if depth < len(scores) else 0
+            rows = np.flatnonzero(scores >= max(minimum, np.finfo(np.float32).tiny))
             best = rows[exact_search.top_k(scores[rows], segment.order[rows], depth)]
             scored.append((best, scores[best]))
         return self.merge_segments(scored, depth), query

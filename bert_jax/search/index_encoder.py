@@ -278,18 +278,24 @@ def directory_of(model: IndexModel) -> Path:
 
 
 def load_encoder(
-    kind: type[IndexEncoder], index: Path, facts: IndexedModel, model: IndexModel | None, **computed: Any
+    encoder_class: type[IndexEncoder],
+    index: Path,
+    facts: IndexedModel,
+    model: IndexModel | None,
+    **computed: Any,
 ) -> IndexEncoder:
     """Load the model that an index was built with, from where it was then or from another directory, to be `computed`
     with these arguments of `load`."""
     if model is None and not Path(facts.path).exists():
         raise BertJaxError(
-            f"the model of {index} is no longer at {facts.path}; name its directory with {kind.flag}"
+            f"the model of {index} is no longer at {facts.path}; name its directory with {encoder_class.flag}"
         )
     try:
-        encoder = kind(facts.path if model is None else model, facts.pool_factor, **computed)
+        encoder = encoder_class(facts.path if model is None else model, facts.pool_factor, **computed)
     except NoOnnxFile as error:
-        raise BertJaxError(f"{error}; name OUT with {kind.flag}, or after the index for `serve`") from None
+        raise BertJaxError(
+            f"{error}; name OUT with {encoder_class.flag}, or after the index for `serve`"
+        ) from None
     if not encoder.is_model_of(facts):
         raise BertJaxError(
             f"{encoder.directory} is not the model that {index} was built with; name that model or what "

@@ -241,9 +241,9 @@ class IndexWriter:
             remove_path(stage)
             return None
         texts = SearchTexts(stage)
-        for kind in row_files(self.manifest.models):
-            self.write_rows(stage, kind, texts, encoders.get(kind.name))
-            kind.derive(stage)
+        for row_file in row_files(self.manifest.models):
+            self.write_rows(stage, row_file, texts, encoders.get(row_file.name))
+            row_file.derive(stage)
         if self.manifest.language == AUTO:
             self.manifest = replace(self.manifest, language=detect_language(texts))
         keywords.build_postings(stage, texts, self.manifest.language)
@@ -262,11 +262,11 @@ class IndexWriter:
         files = collect_file_facts(self.directory / SEGMENTS / name, names)
         return SegmentFacts(name, documents, len(texts), files)
 
-    def write_rows(self, stage: Path, kind: RowFiles, texts: SearchTexts, encode: Encode | None) -> None:
+    def write_rows(self, stage: Path, row_file: RowFiles, texts: SearchTexts, encode: Encode | None) -> None:
         """Write the rows of a model, computing each only once: those in the index or stored elsewhere are copied, and
         those that a killed process computed come from the cache that it filled."""
         tables = [segment.keys for segment in self.segments]
-        stored = self.stored if kind.name == DENSE_ROWS else None
+        stored = self.stored if row_file.name == DENSE_ROWS else None
         key_index = KeyIndex([*tables, *(stored.keys if stored else [])])
         positions = key_index.find(SegmentFiles(stage).array(KEYS, KEY, len(texts)))
         unknown = np.flatnonzero(positions < 0)
@@ -274,7 +274,11 @@ class IndexWriter:
         used = np.unique(np.searchsorted(key_index.starts, positions[positions >= 0], side="right") - 1)
         copied = [self.manifest.segments[number] for number in used if number < len(tables)]
         self.refuse_damage(
-            {f"{SEGMENTS}/{facts.name}/{name}": facts.files[name] for facts in copied for name in kind.names}
+            {
+                f"{SEGMENTS}/{facts.name}/{name}": facts.files[name]
+                for facts in copied
+                for name in row_file.names
+            }
         )
         if stored:
             self.counts.stored = int((positions >= key_index.starts[len(tables)]).sum())
@@ -285,7 +289,7 @@ class IndexWriter:
                 )
         rows = None
         if encode and len(unknown):
-            cache, encoded = RowCache(self.directory / BUILDING, CACHED, asdict(kind.model)), 0
+            cache, encoded = RowCache(self.directory / BUILDING, CACHED, asdict(row_file.model)), 0
 
             def count_and_encode(some: list[str]) -> np.ndarray:
                 nonlocal encoded
@@ -297,14 +301,14 @@ class IndexWriter:
 
         def rows_of(number: int) -> np.ndarray | RaggedRows | StoredRows:
             if number < len(self.segments):
-                return self.segments[number].rows[kind.name]
+                return self.segments[number].rows[row_file.name]
             assert stored is not None
             return stored.rows(number - len(self.segments))
 
-        with kind.writer(stage) as append:
+        with row_file.writer(stage) as append:
             for start in range(0, len(positions), ROWS):
                 block_positions = positions[start : start + ROWS]
-                block = kind.empty_block(len(block_positions))
+                block = row_file.empty_block(len(block_positions))
                 if rows is not None:
                     between = slice(*np.searchsorted(unknown, (start, start + len(block_positions))))
                     block[block_positions < 0] = rows[between]

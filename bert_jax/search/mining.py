@@ -195,14 +195,14 @@ def run_searches(
 
 def list_positives(groups: Sequence[Group], position: dict[str, int]) -> list[np.ndarray]:
     """Return, for each group, the indices of the anchors and positives of all groups that share its label, or its
-    anchor if it has no label. `place` holds the index of each that is among the texts."""
-    label: dict[str, set[int]] = defaultdict(set)
+    anchor if it has no label. `position` holds the index of each that is among the texts."""
+    by_label: dict[str, set[int]] = defaultdict(set)
     for group in groups:
-        label[group.label or group.texts[0]].update(
+        by_label[group.shared_label or group.texts[0]].update(
             position[text] for text in group.texts[:2] if text in position
         )
-    positions_by_name = {name: np.array(sorted(positions)) for name, positions in label.items()}
-    return [positions_by_name[group.label or group.texts[0]] for group in groups]
+    positions_by_name = {name: np.array(sorted(positions)) for name, positions in by_label.items()}
+    return [positions_by_name[group.shared_label or group.texts[0]] for group in groups]
 
 
 @dataclass(frozen=True)

@@ -71,9 +71,9 @@ def find_by_tokens(
         positions.append(rows)
         nearness.append(binary_scores(encoding, bits[rows])(slice(0, len(rows)))[0])
     every = np.concatenate([np.empty(0, np.float32), *nearness])
-    least, results = least_of_best(every, max(count, TOKEN_CANDIDATES)), []
+    minimum, results = least_of_best(every, max(count, TOKEN_CANDIDATES)), []
     for segment, rows, near in zip(segments, positions, nearness, strict=True):
-        candidates = rows[near >= least]
+        candidates = rows[near >= minimum]
         scores = query.score(segment.rows[TOKEN_ROWS], candidates)
         best = top_k(scores, segment.order[candidates], count)
         results.append((candidates[best], scores[best]))
@@ -103,8 +103,10 @@ def measure_recall(segments: Sequence[Segment]) -> Recall | None:
     queries = np.stack([segments[segment].vectors[passage] for segment, passage in positions])
     exact, approximate = (best_scores(segments, queries, positions, exact=way) for way in (True, False))
     shares = [
-        (np.array(there) >= least).sum() / RECALL_AT
-        for there, least in zip(approximate, (scores_of_query[-1] for scores_of_query in exact), strict=True)
+        (np.array(there) >= minimum).sum() / RECALL_AT
+        for there, minimum in zip(
+            approximate, (scores_of_query[-1] for scores_of_query in exact), strict=True
+        )
     ]
     return Recall(RECALL_AT, len(positions), round(float(np.mean(shares)), 4))
 

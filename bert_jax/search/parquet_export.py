@@ -45,7 +45,8 @@ def export_parquet(index: Index, path: Path) -> None:
         while group := list(islice(rows, ROWS)):
             *cells, vectors, sparse_rows = zip(*group, strict=True)
             columns = {
-                name: pa.array(values, kind) for values, (name, kind) in zip(cells, FIELDS, strict=True)
+                name: pa.array(values, cell_type)
+                for values, (name, cell_type) in zip(cells, FIELDS, strict=True)
             }
             if has_sparse:
                 tokens, weights = zip(*map(unpack_row, sparse_rows), strict=True)

@@ -30,14 +30,16 @@ class PostingFiles:
         return self.starts, self.passages, self.numbers
 
 
-def write_postings(folder: Path, kind: PostingFiles, counts: np.ndarray, windows: Iterable[Window]) -> None:
+def write_postings(
+    folder: Path, posting_files: PostingFiles, counts: np.ndarray, windows: Iterable[Window]
+) -> None:
     """Put each term's postings from all windows side by side; `counts` are the postings of each term."""
     starts = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
-    with npy_writer(folder / kind.starts, np.int64) as file:
+    with npy_writer(folder / posting_files.starts, np.int64) as file:
         file.append(starts)
     with (
-        npy_writer(folder / kind.passages, np.int32) as new_passages,
-        npy_writer(folder / kind.numbers, kind.dtype) as new_numbers,
+        npy_writer(folder / posting_files.passages, np.int32) as new_passages,
+        npy_writer(folder / posting_files.numbers, posting_files.dtype) as new_numbers,
     ):
         passages, numbers = (file.map_zeros(int(starts[-1])) for file in (new_passages, new_numbers))
         ends = starts[:-1].copy()
@@ -56,29 +58,29 @@ class Postings:
     """The passages of each term of a segment: rows starts[i] to starts[i + 1] belong to term i."""
 
     files: SegmentFiles
-    kind: PostingFiles
+    posting_files: PostingFiles
     starts: np.ndarray
     passages: np.ndarray
     numbers: np.ndarray
     size: int  # of the segment, in passages
 
     @classmethod
-    def open(cls, files: SegmentFiles, kind: PostingFiles, terms: int, size: int) -> "Postings":
-        starts = files.array(kind.starts, np.int64, terms + 1)
+    def open(cls, files: SegmentFiles, posting_files: PostingFiles, terms: int, size: int) -> "Postings":
+        starts = files.array(posting_files.starts, np.int64, terms + 1)
         passages, numbers = (
-            files.array(kind.passages, np.int32, None),
-            files.array(kind.numbers, kind.dtype, None),
+            files.array(posting_files.passages, np.int32, None),
+            files.array(posting_files.numbers, posting_files.dtype, None),
         )
         if len(passages) != len(numbers) or not is_ascending(starts, 0, len(passages)):
-            raise files.damage_error(kind.starts)
-        return cls(files, kind, starts, passages, numbers, size)
+            raise files.damage_error(posting_files.starts)
+        return cls(files, posting_files, starts, passages, numbers, size)
 
     def find(self, term: int | None, live: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         """Return the passages with a term that are not removed, and their numbers; none without a term."""
         rows = slice(0) if term is None else slice(self.starts[term], self.starts[term + 1])
         passages, numbers = self.passages[rows], self.numbers[rows]
         if not is_ascending(passages, 0, self.size - 1):
-            raise self.files.damage_error(self.kind.passages)
+            raise self.files.damage_error(self.posting_files.passages)
         if live is not None:
             kept = live[passages]
             passages, numbers = passages[kept], numbers[kept]

@@ -40,9 +40,9 @@ def count_bytes(manifest: IndexManifest, retrievers: Sequence[str]) -> int:
         if KEYWORDS in retrievers
         else set()
     )
-    for kind in row_files(manifest.models):
-        if any(MODEL_RETRIEVERS.get(name, ("",))[0] == kind.name for name in retrievers):
-            names.update(kind.names, kind.derived, CANDIDATES if kind.name == DENSE_ROWS else ())
+    for row_file in row_files(manifest.models):
+        if any(MODEL_RETRIEVERS.get(name, ("",))[0] == row_file.name for name in retrievers):
+            names.update(row_file.names, row_file.derived, CANDIDATES if row_file.name == DENSE_ROWS else ())
     return sum(
         facts["bytes"]
         for segment in manifest.segments

@@ -110,9 +110,9 @@ class TokenRowFiles(RowFiles):
         fixed_encodings.write_encodings(folder, self.open(SegmentFiles(folder), passages))
 
 
-KINDS = {SPARSE_ROWS: SparseRowFiles, TOKEN_ROWS: TokenRowFiles}
+ROW_FILES = {SPARSE_ROWS: SparseRowFiles, TOKEN_ROWS: TokenRowFiles}
 
 
 def row_files(models: Mapping[str, IndexedModel]) -> list[RowFiles]:
     """Return the files of the rows of each model."""
-    return [KINDS.get(name, RowFiles)(name, model) for name, model in models.items()]
+    return [ROW_FILES.get(name, RowFiles)(name, model) for name, model in models.items()]

@@ -104,7 +104,7 @@ class Segment:
             is_live[removed] = False
             self.live = is_live[self.documents]
         self.postings = keywords.open_postings(files, passages)
-        self.rows = {kind.name: kind.open(files, passages) for kind in row_files(models)}
+        self.rows = {row_file.name: row_file.open(files, passages) for row_file in row_files(models)}
         self.vectors: np.ndarray = self.rows.get(DENSE_ROWS, np.empty((passages, 0), np.float32))
         dimensions = self.vectors.shape[1]
         self.sparse: Postings | None = None
@@ -153,7 +153,7 @@ class Segment:
 
 def open_segment(directory: Path, facts: SegmentFacts, models: Mapping[str, IndexedModel]) -> Segment:
     """Open a segment of an index; `models` are those whose rows it has, by the file of these."""
-    required = FILES.union(*((*kind.names, *kind.derived) for kind in row_files(models)))
+    required = FILES.union(*((*row_file.names, *row_file.derived) for row_file in row_files(models)))
     if not required <= facts.files.keys() <= required | (CANDIDATES if DENSE_ROWS in models else set()):
         raise DamagedFileError(
             f"{directory / INDEX_FILE} is damaged: the files of segment {facts.name} are not those of a segment; "

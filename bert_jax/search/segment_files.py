@@ -85,14 +85,14 @@ class SegmentFiles:
         return DamagedFileError(f"{self.folder / name} is damaged; {REBUILD_REMEDY}")
 
 
-def is_ascending(numbers: np.ndarray, least: int, most: int) -> bool:
+def is_ascending(numbers: np.ndarray, minimum: int, most: int) -> bool:
     """Whether numbers between two bounds stand in ascending order; equal ones may follow each other.
 
     >>> is_ascending(np.array([0, 2, 2]), 0, 2), is_ascending(np.array([2, 0]), 0, 2), is_ascending(np.array([3]), 0, 2)
     (True, False, False)
     """
     return not len(numbers) or bool(
-        least <= numbers[0] and numbers[-1] <= most and (numbers[1:] >= numbers[:-1]).all()
+        minimum <= numbers[0] and numbers[-1] <= most and (numbers[1:] >= numbers[:-1]).all()
     )
 
 

@@ -29,12 +29,12 @@ class Quantizer:
     if the stream has that many.
     """
 
-    def __init__(self, kind: str | None, calibrating: int, ranges: np.ndarray | None = None):
-        self.kind, self.calibrating, self.ranges = kind, calibrating, ranges
+    def __init__(self, quantization: str | None, calibrating: int, ranges: np.ndarray | None = None):
+        self.quantization, self.calibrating, self.ranges = quantization, calibrating, ranges
         self.clipped = 0  # the number of values outside their range
 
     def __call__(self, parts: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
-        if self.kind == "int8" and self.ranges is None:
+        if self.quantization == "int8" and self.ranges is None:
             first: list[np.ndarray] = []
             while sum(map(len, first)) < self.calibrating and (part := next(parts, None)) is not None:
                 first.append(part)
@@ -43,7 +43,7 @@ class Quantizer:
         return map(self.quantized, parts)
 
     def quantized(self, vectors: np.ndarray) -> np.ndarray:
-        if self.kind == "binary":
+        if self.quantization == "binary":
             return to_bits(vectors)
         if self.ranges is None:
             return vectors

@@ -168,7 +168,7 @@ class ShardWriter:
             return
         counts = TruncationCounter(self.settings.max_length)
         quantizer = Quantizer(self.settings.quantization, self.settings.shard, self.ranges)
-        with npy_writer(path, TYPES[quantizer.kind]) as array:
+        with npy_writer(path, TYPES[quantizer.quantization]) as array:
             for rows in quantizer(compute(texts, counts)):
                 array.append(rows)
             if is_listed and self.shards[number].blake2b != digest.hexdigest():

@@ -127,8 +127,8 @@ class Application:
                 LOG.exception("%s %s failed", method, scope["path"])
                 refusal = Refusal(500, "the server failed; its log says why", "Internal")
             response = json_response(dialect_error(refusal), refusal.status, refusal.headers)
-            kind = refusal.error_type.lower()
-            self.metrics.count("te_request_failure", kind if kind in ERRORS else "internal")
+            failure = refusal.error_type.lower()
+            self.metrics.count("te_request_failure", failure if failure in ERRORS else "internal")
         with contextlib.suppress(OSError):  # the client has left
             await response.send(send, method == "HEAD")
         if self.settings.logs_requests:

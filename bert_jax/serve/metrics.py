@@ -26,7 +26,7 @@ class MetricFamily:
     label: str = ""
     values: tuple[str, ...] = ("",)
     bounds: tuple[float, ...] = ()
-    kind: str = "counter"
+    type_: str = "counter"
     unit: str = ""
 
     @property
@@ -41,13 +41,13 @@ FAMILIES = (
     MetricFamily("te_request_truncated_texts", "Texts that were too long and were truncated."),
     MetricFamily("te_request_tokens", "Tokens that were computed."),
     MetricFamily("bert_jax_cpu_seconds", "Seconds of CPU of each part of the server.", "part", PARTS, unit="seconds"),
-    MetricFamily("te_queue_size", "Requests that wait or are being computed.", kind="gauge"),
-    MetricFamily("te_request_duration", "Seconds from a request to its answer.", bounds=SECONDS, kind="histogram"),
-    MetricFamily("te_request_tokenization_duration", "Seconds of tokenizing.", bounds=SECONDS, kind="histogram"),
-    MetricFamily("te_request_queue_duration", "Seconds of waiting.", bounds=SECONDS, kind="histogram"),
-    MetricFamily("te_request_inference_duration", "Seconds of computing.", bounds=SECONDS, kind="histogram"),
-    MetricFamily("te_batch_next_size", "Rows that were computed together.", bounds=SIZES, kind="histogram"),
-    MetricFamily("te_batch_next_tokens", "Tokens that were computed together.", bounds=SIZES, kind="histogram"),
+    MetricFamily("te_queue_size", "Requests that wait or are being computed.", type_="gauge"),
+    MetricFamily("te_request_duration", "Seconds from a request to its answer.", bounds=SECONDS, type_="histogram"),
+    MetricFamily("te_request_tokenization_duration", "Seconds of tokenizing.", bounds=SECONDS, type_="histogram"),
+    MetricFamily("te_request_queue_duration", "Seconds of waiting.", bounds=SECONDS, type_="histogram"),
+    MetricFamily("te_request_inference_duration", "Seconds of computing.", bounds=SECONDS, type_="histogram"),
+    MetricFamily("te_batch_next_size", "Rows that were computed together.", bounds=SIZES, type_="histogram"),
+    MetricFamily("te_batch_next_tokens", "Tokens that were computed together.", bounds=SIZES, type_="histogram"),
 )  # fmt: skip
 OFFSETS = dict(
     zip((f.name for f in FAMILIES), np.cumsum([0, *(f.size for f in FAMILIES)]).tolist(), strict=False)
@@ -91,7 +91,7 @@ class Metrics:
         sums = self.all.sum(0)
         lines = []
         for family in FAMILIES:
-            lines += [f"# HELP {family.name} {family.help}", f"# TYPE {family.name} {family.kind}"]
+            lines += [f"# HELP {family.name} {family.help}", f"# TYPE {family.name} {family.type_}"]
             values = sums[OFFSETS[family.name] :][: family.size].tolist()
             if family.bounds:
                 total = 0.0

@@ -159,8 +159,8 @@ class ServedMultiVectorEmbedder(ServedEmbedder):
     ) -> list[np.ndarray]:
         """Return the vectors of the tokens of each text, which are queries if the prompt's name says so."""
         pipeline: Any = self.pipeline_for(texts, **task_for(self.model, prompt))
-        least = pipeline.expansion.length if pipeline.expansion else 0
-        return await compute_tokens(call, pipeline, texts, truncate, self.model.layout.vector_size, least)
+        minimum = pipeline.expansion.length if pipeline.expansion else 0
+        return await compute_tokens(call, pipeline, texts, truncate, self.model.layout.vector_size, minimum)
 
     async def rank(
         self, call: Call, query: str, documents: Sequence[str], *, raw_scores: bool = False, truncate: bool = True
@@ -176,10 +176,10 @@ class ServedMultiVectorEmbedder(ServedEmbedder):
 
 
 async def compute_tokens(
-    call: Call, pipeline: TextPipeline, texts: Sequence, truncate: bool, width: int, least: int = 0
+    call: Call, pipeline: TextPipeline, texts: Sequence, truncate: bool, width: int, minimum: int = 0
 ) -> list[np.ndarray]:
     """Return the arrays [T, D] of texts, of which each has at least so many tokens."""
     longest = pipeline.truncated.max_length
-    tokens = sum(min(longest, max(least, estimate_tokens(text))) for text in texts)
+    tokens = sum(min(longest, max(minimum, estimate_tokens(text))) for text in texts)
     call.refuse_large_answer(tokens * width)
     return await call.compute(pipeline, texts, truncate=truncate, most_tokens=longest)

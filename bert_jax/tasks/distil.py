@@ -184,8 +184,8 @@ class MiniLMTask(LayerDistillTask):
     def relations(self, outputs: dict, batch: dict) -> dict[str, Loss]:
         ours, theirs, heads = outputs["student"], outputs[TEACHER], self.settings.relation_heads
         return {
-            f"{kind}_relations": relation_divergence(ours[:, :, n], theirs[:, :, n], batch, heads)
-            for n, kind in enumerate(("query", "key", "value"))
+            f"{projection}_relations": relation_divergence(ours[:, :, n], theirs[:, :, n], batch, heads)
+            for n, projection in enumerate(("query", "key", "value"))
         }
 
     def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:

@@ -33,7 +33,7 @@ with explain_missing_packages():
     import tensorflow as tf
 
 # Otherwise TensorFlow would take all memory of a GPU, or the TPU itself, away from JAX.
-for kind in ("GPU", "TPU"):
-    tf.config.set_visible_devices([], kind)
+for device_type in ("GPU", "TPU"):
+    tf.config.set_visible_devices([], device_type)
 
 __all__ = ["explain_missing_packages", "tf"]

@@ -30,7 +30,7 @@ MEMORY_TABLES: dict[str, Sequence[tuple[str, dict]]] = {}
 NOT_FILES = ("tfds:", MEMORY_PREFIX)  # prefixes of sources that are not opened as files
 HIDDEN = re.compile(r"(^|/)\.")
 # What is no file with a content that stands still.
-OTHER_KINDS = {stat.S_IFIFO: "pipe", stat.S_IFSOCK: "socket", stat.S_IFCHR: "device", stat.S_IFBLK: "device"}
+OTHER_FILES = {stat.S_IFIFO: "pipe", stat.S_IFSOCK: "socket", stat.S_IFCHR: "device", stat.S_IFBLK: "device"}
 NOT_FOUND = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
 
 
@@ -63,19 +63,19 @@ def find_files(pattern: str) -> list[str]:
         paths = list(match_files(pattern))
     elif stat.S_ISDIR(mode):
         paths = list(walk_folder(pattern, left_out))
-    elif (kind := stat.S_IFMT(mode)) in OTHER_KINDS:
+    elif (file_type := stat.S_IFMT(mode)) in OTHER_FILES:
         raise BertJaxError(
-            f"{pattern} is a {OTHER_KINDS[kind]}; write what it yields to a file, and name that"
+            f"{pattern} is a {OTHER_FILES[file_type]}; write what it yields to a file, and name that"
         )
     else:
         return [pattern] if mode else []
     files = []
     for path in sorted(paths):
-        kind = stat.S_IFMT(file_mode(path))
-        if kind == stat.S_IFREG:
+        file_type = stat.S_IFMT(file_mode(path))
+        if file_type == stat.S_IFREG:
             files.append(path)
-        elif kind in OTHER_KINDS:
-            left_out[OTHER_KINDS[kind]] += 1
+        elif file_type in OTHER_FILES:
+            left_out[OTHER_FILES[file_type]] += 1
     warn_of_left_out(pattern, left_out)
     return files
 

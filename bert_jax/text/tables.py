@@ -65,8 +65,8 @@ def read_file_rows(name: str, numbered: bool = False, keep_broken: bool = False)
             return json_rows(name, LineReader(name), keep_broken=keep_broken)
         case ".json":
             return rows_of_list(name, read_json_value(name))
-        case ".csv" | ".tsv" | ".txt" as kind:
-            return separated_rows(name, LineReader(name), numbered, tabs=kind != ".csv")
+        case ".csv" | ".tsv" | ".txt" as extension:
+            return separated_rows(name, LineReader(name), numbered, tabs=extension != ".csv")
     raise BertJaxError(f"{name}: unknown table format; supported endings: {', '.join(TABLE_EXTENSIONS)}")
 
 
@@ -102,7 +102,7 @@ def match_columns(where: str, row: Mapping, names: Iterable[str]) -> list[str]:
 def table_location(where: str) -> str:
     """Return the place to name for an error that all rows share: for a file with a header, the file.
 
-    >>> table_place("a.csv row 2"), table_place("a.jsonl row 2")
+    >>> table_location("a.csv row 2"), table_location("a.jsonl row 2")
     ('a.csv', 'a.jsonl row 2')
     """
     name = where.rpartition(" row ")[0]
@@ -370,15 +370,15 @@ def count_rows(source: str) -> int | None:
 
     A line of a .csv file ends a row if no quote is open in it.
     """
-    kind = file_extension(source)
-    if not Path(source).is_file() or kind == ".json" or kind != Path(source).suffix.lower():
+    extension = file_extension(source)
+    if not Path(source).is_file() or extension == ".json" or extension != Path(source).suffix.lower():
         return None
-    if kind == ".parquet":
+    if extension == ".parquet":
         with opened_parquet(source) as file:
             return file.metadata.num_rows
     rows, quotes = 0, 0
     with open(source, "rb") as lines:
         for line in lines:
-            quotes += line.count(b'"') if kind == ".csv" else 0
-            rows += quotes % 2 == 0 and (kind == ".txt" or not line.isspace())
-    return rows - (rows > 0 and kind in (".csv", ".tsv"))
+            quotes += line.count(b'"') if extension == ".csv" else 0
+            rows += quotes % 2 == 0 and (extension == ".txt" or not line.isspace())
+    return rows - (rows > 0 and extension in (".csv", ".tsv"))

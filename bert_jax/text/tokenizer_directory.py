@@ -13,7 +13,7 @@ from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.tokenizer_settings import TokenizerSettings
 from bert_jax.text.wordpiece import WordPiece
 
-KINDS = {models.WordPiece: WordPiece, models.BPE: ByteLevelBPE, models.Unigram: SentencePiece}
+TOKENIZERS = {models.WordPiece: WordPiece, models.BPE: ByteLevelBPE, models.Unigram: SentencePiece}
 
 
 def holds_tokenizer(directory: Path) -> bool:
@@ -54,8 +54,8 @@ def _open_tokenizer_json(path: Path, settings: TokenizerSettings) -> Tokenizer:
         rust = Rust.from_file(str(path))
     except Exception as error:  # the Rust library raises bare Exception
         raise BertJaxError(f"{path}: not a tokenizer.json ({error}); fetch the file again") from error
-    for model, kind in KINDS.items():
+    for model, tokenizer_class in TOKENIZERS.items():
         if isinstance(rust.model, model):
-            return kind.from_rust(rust, settings)
+            return tokenizer_class.from_rust(rust, settings)
     name = type(rust.model).__name__
     raise BertJaxError(f"{path}: holds a {name} model, which is not supported; use WordPiece, BPE or Unigram")

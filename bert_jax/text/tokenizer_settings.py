@@ -77,8 +77,8 @@ class TokenizerSettings:
     def from_directory(cls, directory) -> "TokenizerSettings":
         directory = Path(directory)
         config, names, listed = (
-            read_json(directory / name, kind) if (directory / name).is_file() else {}
-            for name, kind in FILES.items()
+            read_json(directory / name, file_schema) if (directory / name).is_file() else {}
+            for name, file_schema in FILES.items()
         )
         tokens = config | names
         tokens |= {
@@ -107,14 +107,14 @@ class TokenizerSettings:
         known = [name for name in names.values() if name not in listed and rust.token_to_id(name) is not None]
         rust.add_special_tokens([tokens.get(name, name) for name in known])
 
-    def save(self, directory: Path, names: dict[str, str], kind: dict) -> None:
+    def save(self, directory: Path, names: dict[str, str], file_schema: dict) -> None:
         # Byte-level vocabularies may have no entry for unknown characters; padding stands in for it here.
         roles = [role for role in ROLES if role != "unk" or names["unk"] != names["pad"]]
         special = {f"{role}_token": names[role] for role in roles}
         special |= {f"{SECOND_ROLES[name]}_token": name for name in special.values() if name in SECOND_ROLES}
         kept = {key: self.config[key] for key in KEPT if key in self.config}
         write_json(directory / "special_tokens_map.json", special)
-        write_json(directory / "tokenizer_config.json", kind | special | kept)
+        write_json(directory / "tokenizer_config.json", file_schema | special | kept)
 
 
 def added_token(token: str | TokenFacts) -> AddedToken:

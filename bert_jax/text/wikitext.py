@@ -64,18 +64,18 @@ def strip_hidden_elements(text: str) -> str:
 def strip_templates_and_tables(text: str) -> str:
     """Remove templates and tables with their contents; braces that do not match stay."""
     opened: list[tuple[str, int]] = []
-    kinds: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     spans: list[tuple[int, int]] = []
     for brace in BRACES.finditer(text):
-        kind = "table" if "|" in brace[0] else "template"
+        mark = "table" if "|" in brace[0] else "template"
         if "{" in brace[0]:
-            opened.append((kind, brace.start()))
-            kinds[kind] += 1
-        elif kinds[kind]:
+            opened.append((mark, brace.start()))
+            counts[mark] += 1
+        elif counts[mark]:
             before, start = "", 0
-            while before != kind:
+            while before != mark:
                 before, start = opened.pop()
-                kinds[before] -= 1
+                counts[before] -= 1
             while spans and spans[-1][0] >= start:
                 spans.pop()
             spans.append((start, brace.end()))

@@ -72,7 +72,7 @@ def choose_central_windows(
 ) -> list[tuple[Place, int, int]]:
     """Choose for each place of a text the window with the most context on the place's shorter side.
 
-    `places` are, for each window, pairs (place in the text, position in the window). Return (place, index of the
+    `indices` are, for each window, pairs (index in the text, position in the window). Return (index, number of the
     window, position in it). With `count_itself`, a token counts as part of its right context, which decides between two
     windows that differ by one token.
     """

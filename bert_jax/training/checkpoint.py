@@ -76,8 +76,8 @@ class CheckpointFolder:
         silence_orbax()
         handler = ocp.PyTreeCheckpointHandler()
         saved = {"params": handler.metadata(self.path(step)).tree["params"]}
-        kinds = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), saved)
-        asked = ocp.args.PyTreeRestore(item=saved, restore_args=kinds, partial_restore=True)
+        restore_types = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), saved)
+        asked = ocp.args.PyTreeRestore(item=saved, restore_args=restore_types, partial_restore=True)
         return handler.restore(self.path(step), args=asked)["params"]
 
     def read_position(self, step: int) -> dict:

@@ -15,7 +15,7 @@ from bert_jax.core.errors import BertJaxError, suggest_name
 @dataclass(frozen=True)
 class Chip:
     name: str
-    kind: str  # what JAX calls the device
+    device_kind: str  # what JAX calls the device
     flops: float  # per second, for dense bfloat16
     memory: float  # bytes that a program may use
     memory_speed: float  # bytes per second
@@ -43,7 +43,7 @@ TPUS = {
 }
 
 # The kind that JAX reports for a device -> peak FLOP/s in bfloat16; others, such as CPUs, are not in the table.
-PEAKS = {chip.kind: chip.flops for chip in TPUS.values()} | {
+PEAKS = {chip.device_kind: chip.flops for chip in TPUS.values()} | {
     "NVIDIA A100-SXM4-40GB": 312e12,
     "NVIDIA A100-SXM4-80GB": 312e12,
     "NVIDIA A100-PCIE-40GB": 312e12,

@@ -177,9 +177,9 @@ def require_memory(
 ) -> None:
     """Refuse a run that needs more memory than is free; if plenty is free, nothing is read or traced."""
     tokens = jax.ShapeDtypeStruct((data.rows_per_step, data.row_length(longest_step(data, config))), "int32")
-    least = MemoryEstimate(task, config, mesh, {"input_ids": tokens}, abstract)
-    free = memory.free_bytes(least.device)
-    if free is not None and AMPLE_RATIO * least.lower_bound > free:
+    smallest = MemoryEstimate(task, config, mesh, {"input_ids": tokens}, abstract)
+    free = memory.free_bytes(smallest.device)
+    if free is not None and AMPLE_RATIO * smallest.lower_bound > free:
         estimate_memory(task, data, config, mesh, abstract).require_fit()
 
 

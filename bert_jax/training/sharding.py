@@ -107,8 +107,8 @@ def mesh_warnings(config: MeshConfig, mesh: Mesh) -> list[str]:
 
 def describe_devices(mesh: Mesh) -> str:
     """Describe the devices: "the CPU" if that is the only one, otherwise their number and kind."""
-    kind = mesh.devices.flat[0].device_kind
-    return "the CPU" if mesh.size == 1 and kind == "cpu" else f"{mesh.size} {kind}"
+    device_name = mesh.devices.flat[0].device_kind
+    return "the CPU" if mesh.size == 1 and device_name == "cpu" else f"{mesh.size} {device_name}"
 
 
 def check_batch(batch: int, mesh: Mesh, accumulate: int) -> None:

@@ -145,11 +145,11 @@ class Workdir:
         """Whether the config goes on with the run for more steps than it was started with."""
         return self.run.exists() and self.read_run()["config"]["steps"] < config.steps
 
-    def refuse_differences(self, differing: list[str], kind: str) -> None:
+    def refuse_differences(self, differing: list[str], differing_part: str) -> None:
         if differing:
             more = f" and {len(differing) - 6} more" if len(differing) > 6 else ""
             raise BertJaxError(
-                f"{self.path} was started with other {kind}: {'; '.join(differing[:6])}{more}; "
+                f"{self.path} was started with other {differing_part}: {'; '.join(differing[:6])}{more}; "
                 "put them back, or name another --workdir"
             )
 
@@ -183,8 +183,14 @@ class Workdir:
 def layout_to_json(layout: Layout) -> dict:
     values = {name: getattr(layout, name) for name in ("heads", "labels", "pooler", "hf_config")}
     values |= {"family": layout.family.model_type, "config": dataclasses.asdict(layout.config)}
-    kinds = {"embedder": layout.embedder, "sparse": layout.sparse, "multi_vector": layout.multi_vector}
-    return values | {name: dataclasses.asdict(settings) for name, settings in kinds.items() if settings}
+    vector_settings = {
+        "embedder": layout.embedder,
+        "sparse": layout.sparse,
+        "multi_vector": layout.multi_vector,
+    }
+    return values | {
+        name: dataclasses.asdict(settings) for name, settings in vector_settings.items() if settings
+    }
 
 
 def layout_from_json(values: dict) -> Layout:

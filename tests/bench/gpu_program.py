@@ -95,7 +95,7 @@ def gpu_devices() -> list:
 
 def gigabytes_by_part(text: str) -> Counter[str]:
     kinds = {
-        name: instruction.kind
+        name: instruction.opcode
         for computation in parse_computations(text)[0].values()
         for name, instruction in computation.items()
     }

@@ -52,7 +52,7 @@ PARTS: dict[str, Callable[[InstructionSource], bool]] = {
     and bool(BATCHED.search(o.instruction.attributes))
     and not o.names(r"/(qkv|out)/"),
     "dense products": lambda o: is_dot(o.instruction),
-    "embeddings": lambda o: o.names(r"/embeddings/|\(_take\)") or o.kind == "scatter",
+    "embeddings": lambda o: o.names(r"/embeddings/|\(_take\)") or o.opcode == "scatter",
     "normalisation": lambda o: o.names(r"norm/"),
     "softmax": lambda o: o.names(r"/attention/"),
     "GELU and biases": lambda o: o.names(r"/feed_forward/"),
@@ -91,7 +91,7 @@ def read_parts(text: str) -> dict[str, ProgramPart]:
             )
             chosen = chosen if amount else instruction
             origin = InstructionSource(
-                chosen.kind, source_path(chosen) or source_path(instruction), chosen, trains
+                chosen.opcode, source_path(chosen) or source_path(instruction), chosen, trains
             )
             parts[instruction.name] = ProgramPart(
                 next(name for name, fits in PARTS.items() if fits(origin))
@@ -107,7 +107,7 @@ def fused_computations(instruction: Instruction) -> list[str]:
     """Return the computations whose instructions run only as a part of this instruction."""
     called = instruction.called
     inner = [called["calls"]] if "calls" in called else []
-    return inner + ([called["to_apply"]] if "to_apply" in called and instruction.kind != "call" else [])
+    return inner + ([called["to_apply"]] if "to_apply" in called and instruction.opcode != "call" else [])
 
 
 def instructions_within(
@@ -130,16 +130,16 @@ def estimate_work(instruction: Instruction, here: Computation) -> float:
     """
     if flops := product_flops(instruction, here):
         return flops
-    if instruction.kind in MOVES:
+    if instruction.opcode in MOVES:
         return 0.0
     reads = [array for name in instruction.operands if name in here for array in here[name].outputs]
     sizes = [math.prod(array.shape) for array in [*instruction.outputs, *reads]]
-    if instruction.kind == "scatter":
+    if instruction.opcode == "scatter":
         sizes = [math.prod(array.shape) for array in reads[-1:]]
     largest = max(sizes, default=0)
     if largest <= 1:  # an index
         return 0.0
-    return largest * (COST if instruction.kind in COSTLY else 1)
+    return largest * (COST if instruction.opcode in COSTLY else 1)
 
 
 def product_flops(instruction: Instruction, here: Computation) -> float:
@@ -150,14 +150,14 @@ def product_flops(instruction: Instruction, here: Computation) -> float:
         # [B, H, L, K]: two products forward; backward the scores again, and four gradients.
         shape, products = instruction.outputs[0].shape, 5 if "Backward" in instruction.attributes else 2
         return 2.0 * products * math.prod(shape) * shape[-2]
-    if (kernel := FLASH.search(source_path(instruction))) and instruction.kind == "custom-call":
+    if (kernel := FLASH.search(source_path(instruction))) and instruction.opcode == "custom-call":
         B, L, _, width = here[instruction.operands[0]].outputs[0].shape  # queries, keys and values
         return 2.0 * FLASH_PRODUCTS[kernel[1]] * B * L * L * width
     return 0.0
 
 
 def is_dot(instruction: Instruction) -> bool:
-    return instruction.kind == "dot" or LIBRARY_DOT in instruction.attributes
+    return instruction.opcode == "dot" or LIBRARY_DOT in instruction.attributes
 
 
 def summed_terms(dot: Instruction, here: Computation) -> int:
@@ -173,14 +173,14 @@ def source_path(instruction: Instruction) -> str:
 
 def makes_random_numbers(instruction: Instruction) -> bool:
     """Whether it makes random numbers: only these are unsigned."""
-    return any(a.dtype in ("u32", "u64") for a in instruction.outputs) or instruction.kind.startswith("rng")
+    return any(a.dtype in ("u32", "u64") for a in instruction.outputs) or instruction.opcode.startswith("rng")
 
 
 def movement_name(members: list[tuple[Instruction, Computation]]) -> str:
     """Return the name of the part for an operation without arithmetic."""
     if any(makes_random_numbers(i) for i, _ in members):
         return "dropout: random numbers"
-    kinds, paths = {i.kind for i, _ in members}, [source_path(i) for i, _ in members]
+    kinds, paths = {i.opcode for i, _ in members}, [source_path(i) for i, _ in members]
     if any(re.search(r"dynamic_(update_)?(index_in_dim|slice)", path) for path in paths):
         return SLICES
     if kinds & {"gather"} and any(re.search(r"/embeddings/|\(_take\)", path) for path in paths):

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 import bert_jax
-from bert_jax.bench.timing import Machine, Turn, seconds_alone
+from bert_jax.bench.timing import Machine, Turn, warmed_seconds
 from bert_jax.core.errors import BertJaxError, suggest_name
 from bert_jax.inference.embedder import Embedder
 from bert_jax.inference.streaming import map_texts
@@ -131,7 +131,7 @@ CONTENDERS: dict[str, dict[str, Callable]] = {
 def make_contender(verb: str, name: str, *arguments: str) -> Callable:
     """Return a function of texts, which returns the outputs of all texts, or the seconds of each text alone."""
     run = CONTENDERS[verb][name](*arguments)
-    return lambda texts, alone: seconds_alone(run, texts) if alone else run(texts)
+    return lambda texts, alone: warmed_seconds(run, texts) if alone else run(texts)
 
 
 def compare_texts(

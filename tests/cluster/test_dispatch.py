@@ -231,7 +231,7 @@ def test_a_dry_run_tells_the_rows_that_it_can_count(measured, rows, tmp_path, mo
         (tmp_path / f"{name}.txt").write_text(text)
         shards.append(Shard((str(tmp_path / f"{name}.txt"),), name, len(text)))
     done = SimpleNamespace(run=lambda plan: None, failures=[], results=[ShardResult(measured, 1.0, ())])
-    monkeypatch.setattr(run_shards, "connected", lambda _: nullcontext())
+    monkeypatch.setattr(run_shards, "connect", lambda _: nullcontext())
     monkeypatch.setattr(run_shards, "plan_workers", lambda *_: WorkerPlan(1, 1, None))
     monkeypatch.setattr(run_shards, "Dispatcher", lambda *_: done)
     assert run_shards.estimate(SimpleNamespace(address="local"), WORK, shards).startswith(

@@ -49,7 +49,7 @@ def test_the_longer_text_is_cut_first():
         assert [encoding.input_ids[i] for i in ends] == [TOKENIZER.special.sep] * 2
 
 
-@pytest.mark.parametrize("max_pieces", [1, 2])
+@pytest.mark.parametrize("max_windows", [1, 2])
 def test_each_text_is_a_sequence_of_its_own(max_windows):
     encoded_windows = [
         EncodedWindow(encoding, n, {"labels": n})

@@ -73,7 +73,12 @@ def test_what_a_compiled_text_says():
     assert loop.flops == 2 * 512 * 256 * 256
     (reduced,) = result.collectives
     padded = 104 * 128 * 4  # 100 x 64 in tiles of 8 x 128
-    assert (reduced.kind, reduced.bytes, reduced.members, reduced.trips) == ("all-reduce", 100 * 64 * 4, 8, 1)
+    assert (reduced.opcode, reduced.bytes, reduced.members, reduced.trips) == (
+        "all-reduce",
+        100 * 64 * 4,
+        8,
+        1,
+    )
     assert result.traffic == 12 * loop.traffic + 2 * padded
 
 

@@ -66,7 +66,7 @@ def test_a_layer_s_gradients_are_sent_beside_the_backward_pass_of_the_rest(monke
     (result,) = preflight.compile_in_subprocess(
         f"{ROOT}/configs/pretrain.py:base", overrides, parse_slice("v5e:4x4")
     )["phases"]
-    sums = [collective for collective in result["collectives"] if collective["kind"] == "all-reduce"]
+    sums = [collective for collective in result["collectives"] if collective["opcode"] == "all-reduce"]
     beside = sum(c["bytes"] * c["trips"] for c in sums if c["asynchronous"] and c["trips"] == 12)
     kernels = 12 * (4 * 768**2 + 2 * 768 * 3072)
     assert beside == 2 * kernels

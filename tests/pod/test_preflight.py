@@ -153,7 +153,7 @@ def a_phase(length: int = 512, temporaries: float = 3.0, **changes) -> dict:
         "flops": 80e12, "model_flops": 77e12, "memory": memory, "kernels": ["short_attention"], "traffic": 16e9,
         "products": 4e12, "seconds": seconds,
         "collectives": [
-            {"kind": "all-reduce", "bytes": 440e6, "trips": 1, "members": 16, "asynchronous": False, "axes": "data"}
+            {"opcode": "all-reduce", "bytes": 440e6, "trips": 1, "members": 16, "asynchronous": False, "axes": "data"}
         ],
     }  # fmt: skip
     return phase | changes

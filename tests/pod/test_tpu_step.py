@@ -49,14 +49,14 @@ def test_it_runs_on_16_chips_with_the_kernel_and_packed_rows(step):
 def test_parameters_and_gradients_cross_once_a_step_and_nothing_else_does(step):
     large = [collective for collective in step["collectives"] if collective["bytes"] > 4000]
     # On a square slice the compiler makes a sum over all chips and a slice of it from a sum that is sent to parts.
-    assert {collective["kind"] for collective in large} == {"all-gather", "all-reduce"}
+    assert {collective["opcode"] for collective in large} == {"all-gather", "all-reduce"}
     assert {collective["axes"] for collective in step["collectives"]} == {"data"}
     assert {collective["trips"] for collective in step["collectives"]} == {1}, (
         "nothing crosses within a microbatch"
     )
     # With four microbatches, the sums make up the parameters, four bytes each. What is measured, a
     # dozen numbers, goes with them.
-    sums = sum(collective["bytes"] for collective in large if collective["kind"] == "all-reduce")
+    sums = sum(collective["bytes"] for collective in large if collective["opcode"] == "all-reduce")
     assert 0 <= sums - 4 * step["parameters"] < 80
     assert step["memory"]["optimizer"] < 2 * 4 * step["parameters"] / 15, "each chip holds a sixteenth"
 
@@ -112,7 +112,7 @@ def test_large_fits_on_64_chips():
     assert "short_attention" in result["kernels"]
     assert sum(result["memory"].values()) < parse_slice("v5e:8x8").chip.memory
     # Each layer's gradients are sent within the scan. Some small parameters are gathered as sums, too.
-    sums = [collective for collective in result["collectives"] if collective["kind"] == "all-reduce"]
+    sums = [collective for collective in result["collectives"] if collective["opcode"] == "all-reduce"]
     assert {collective["trips"] for collective in sums} == {1, 24}
     sent = sum(collective["bytes"] * collective["trips"] for collective in sums)
     assert 4 * result["parameters"] <= sent < 1.01 * 4 * result["parameters"]

@@ -47,12 +47,12 @@ def tagged(*sentences: str) -> list[Example]:
 
 
 def test_the_training_tags_decide_and_published_models_are_free():
-    def kind_of(*sentences: str) -> Tags:
+    def vector_form_of(*sentences: str) -> Tags:
         return Tags.from_examples(tagged(*sentences))
 
-    assert kind_of("O B-X I-X", "B-X O").strict
-    assert not kind_of("O B-X I-X", "I-X O").strict, "IOB1"
-    assert not kind_of("NOUN VERB NOUN").strict
+    assert vector_form_of("O B-X I-X", "B-X O").strict
+    assert not vector_form_of("O B-X I-X", "I-X O").strict, "IOB1"
+    assert not vector_form_of("NOUN VERB NOUN").strict
     assert not Tags(IOB2).strict
 
 

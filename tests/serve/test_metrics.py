@@ -18,7 +18,7 @@ def read(text: str) -> dict[str, float]:
             family = re.sub(r"(_bucket|_sum|_count)?(\{.*)?$", "", sample) if sample not in kinds else sample
             assert family in kinds or sample.split("{")[0] in kinds
             samples[sample] = float(value)
-    assert kinds == {family.name: family.kind for family in FAMILIES}
+    assert kinds == {family.name: family.type_ for family in FAMILIES}
     return samples
 
 

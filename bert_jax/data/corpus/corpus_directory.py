@@ -134,7 +134,7 @@ class Corpus:
             file = f"{name}/{part}.npy"
             is_tokens = part == "tokens"
             size = counts[part] if is_tokens else counts[part] + 1
-            kinds = ("uint16", "uint32") if is_tokens else ("uint64",)
+            dtypes = ("uint16", "uint32") if is_tokens else ("uint64",)
             try:
                 array = np.asarray(np.load(self.directory / file, mmap_mode="r"))
             except (OSError, ValueError, EOFError) as error:
@@ -142,7 +142,7 @@ class Corpus:
                     f"{self.name}/{file} is not an array ({first_line(error)}); {AGAIN}"
                 ) from error
             is_listed = file in self.manifest["files"]
-            if not (is_listed and array.shape == (size,) and array.dtype.name in kinds):
+            if not (is_listed and array.shape == (size,) and array.dtype.name in dtypes):
                 raise BertJaxError(
                     f"{self.name}/{file} does not match manifest.json (length or type); {AGAIN}"
                 )

@@ -20,9 +20,20 @@ class ExampleOrder:
     each in its own order."""
 
     def __init__(
-        self, corpora: Sequence[Corpus], weights: Sequence[float], kind: Rows | Pairs, plans: int, seed: int
+        self,
+        corpora: Sequence[Corpus],
+        weights: Sequence[float],
+        plan_type: Rows | Pairs,
+        plans: int,
+        seed: int,
     ):
-        self.corpora, self.weights, self.kind, self.plans, self.seed = corpora, weights, kind, plans, seed
+        self.corpora, self.weights, self.plan_type, self.plans, self.seed = (
+            corpora,
+            weights,
+            plan_type,
+            plans,
+            seed,
+        )
         self._plans: dict[tuple[int, int, int], SegmentPlan] = {}
         self._lock = threading.Lock()
 
@@ -30,7 +41,9 @@ class ExampleOrder:
         key = (c, length, number)
         with self._lock:  # several threads call this at the same time
             if key not in self._plans:
-                self._plans[key] = load_or_build(self.corpora[c].train, self.kind, self.seed, length, number)
+                self._plans[key] = load_or_build(
+                    self.corpora[c].train, self.plan_type, self.seed, length, number
+                )
             return self._plans[key]
 
     def require_batch(self, length: int, batch: int) -> None:
@@ -80,7 +93,9 @@ class ExampleOrder:
 
     def validation_rows(self, length: int):
         """Return the rows of all corpora's held-out plans, the index of each row's corpus, and each row's mask key."""
-        tables = [load_or_build(c.validation, self.kind, self.seed, length, 0).table for c in self.corpora]
+        tables = [
+            load_or_build(c.validation, self.plan_type, self.seed, length, 0).table for c in self.corpora
+        ]
         sizes = [len(table) for table in tables]
         owner = np.repeat(np.arange(len(tables)), sizes)
         example = np.concatenate([np.arange(size) for size in sizes])
@@ -119,7 +134,7 @@ class Mixture:
 def apportion(weights: Sequence[float], total: int) -> np.ndarray:
     """Divide `total` into whole numbers in proportion to `weights`, each at least 1, by the largest-remainder method.
 
-    >>> apportioned([2, 1], 10).tolist()
+    >>> apportion([2, 1], 10).tolist()
     [7, 3]
     """
     share = np.asarray(weights, np.float64) / np.sum(weights) * total

@@ -46,7 +46,7 @@ def read_from_tf_data(
 
     def batch_of(step):
         return tf.numpy_function(
-            arrays, [step], [tf.as_dtype(kind) for kind in types.values()], stateful=False
+            arrays, [step], [tf.as_dtype(dtype_name) for dtype_name in types.values()], stateful=False
         )
 
     tensorflow_error = tf.errors.OpError  # as Python exits, `tf.errors` may be gone before this generator

@@ -134,8 +134,8 @@ def count_dropped_sentences(sentences, start, length, front, cut) -> int:
     rows = np.flatnonzero(cut)
     start, length, front, cut = start[rows], length[rows], front[rows], cut[rows]
     end = start + length
-    kind = sentences.dtype
-    first, last = (np.searchsorted(sentences, edge.astype(kind)) for edge in (start, end))
-    ahead = np.searchsorted(sentences, (start + front).astype(kind), side="right") - 1 - first
-    behind = last - np.searchsorted(sentences, (end - (cut - front)).astype(kind))
+    index_type = sentences.dtype
+    first, last = (np.searchsorted(sentences, edge.astype(index_type)) for edge in (start, end))
+    ahead = np.searchsorted(sentences, (start + front).astype(index_type), side="right") - 1 - first
+    behind = last - np.searchsorted(sentences, (end - (cut - front)).astype(index_type))
     return int(np.minimum(ahead + behind, last - first).sum())

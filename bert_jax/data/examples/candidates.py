@@ -88,9 +88,9 @@ def make_candidates(group: Group) -> Candidates:
         teacher_scores = scores
     elif scores:
         grades = scores
-        if (least := min(grades)) < 0:
+        if (minimum := min(grades)) < 0:
             raise BadRowError(
-                f"{where}: the label is {least:g}; use 0 for not relevant and above 0 for relevant"
+                f"{where}: the label is {minimum:g}; use 0 for not relevant and above 0 for relevant"
             )
     locations = (where,) * count
     return Candidates(group.texts, None, where, "", group.document, grades, teacher_scores, locations)

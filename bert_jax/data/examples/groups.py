@@ -49,8 +49,8 @@ class Group(Example):
     """A group of texts. `text` holds all of them, the anchor first."""
 
     scores: tuple[float, ...] = ()
-    # Texts of groups with the same `alike` are never negatives of one another; "": only equal texts are excluded.
-    label: str = ""
+    # Texts of groups that share a label are never negatives of one another; "": only equal texts are excluded.
+    shared_label: str = ""
     listed: bool = False  # whether the texts after the first come from a list in one cell
 
     @property
@@ -63,7 +63,7 @@ def read_groups(spec: str, columns: GroupColumns, most: int = 0) -> list[Group]:
 
     If a row has only one text, its positive is another text of its label, or the text itself if there are no labels."""
     groups = read_unpaired(spec, columns, most)
-    if groups[0].label:
+    if groups[0].shared_label:
         return pair_by_label(spec, groups)
     if len(groups[0].texts) == 1:
         groups = [join_groups(group, group) for group in groups]
@@ -144,7 +144,7 @@ def parse_groups(spec: str, columns: GroupColumns, make: Callable[[Group], E]) -
         value = read_label_cell(where, row, columns.score, need_label=True)
         location = f'{where}: column "{columns.score}"'
         if len(texts) == 1:
-            return replace(group, label=str(value).strip())
+            return replace(group, shared_label=str(value).strip())
         values = value if isinstance(value, list | tuple) else [value]
         return replace(group, scores=tuple(parse_number_cell(location, score) for score in values))
 
@@ -199,16 +199,16 @@ def pair_by_label(spec: str, texts: Sequence[Group]) -> list[Group]:
     # (label, text) -> for each occurrence of the text in the list of its label, the number of other texts before it.
     earlier_others: dict[tuple[str, object], list[int]] = defaultdict(list)
     for text in texts:
-        same_label, others = by_label[text.label], earlier_others[text.label, text.text]
+        same_label, others = by_label[text.shared_label], earlier_others[text.shared_label, text.text]
         others.append(len(same_label) - len(others))
         same_label.append(text)
     if len(by_label) < 2:
         raise BertJaxError(
-            f'{spec} has only the label "{texts[0].label}"; give texts with at least two labels'
+            f'{spec} has only the label "{texts[0].shared_label}"; give texts with at least two labels'
         )
     groups = []
     for n, text in enumerate(texts):
-        same_label, others = by_label[text.label], earlier_others[text.label, text.text]
+        same_label, others = by_label[text.shared_label], earlier_others[text.shared_label, text.text]
         if count := len(same_label) - len(others):
             drawn = int(random_key("positive", n)) % count  # among the other texts, in their order
             groups.append(join_groups(text, same_label[drawn + bisect_right(others, drawn)]))

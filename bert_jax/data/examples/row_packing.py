@@ -175,9 +175,9 @@ def place_steps(
 def distribute_to_rows(sizes: Sequence[int], rows: int, max_windows: int) -> list[list[int]]:
     """Distribute the indices of `sizes` over rows of even load: longest first, each to the row with the fewest tokens.
 
-    A row gets at most `max_pieces` indices.
+    A row gets at most `max_windows` indices.
 
-    >>> distribute_to_rows([5, 9, 4, 2], rows=2, max_pieces=4)
+    >>> distribute_to_rows([5, 9, 4, 2], rows=2, max_windows=4)
     [[1, 3], [0, 2]]
     """
     filled: list[list[int]] = [[] for _ in range(rows)]
@@ -208,8 +208,8 @@ def collate_rows(
 ) -> Batch:
     """Build the arrays of a batch from `rows` of indices into `windows`.
 
-    A row has at most `max_pieces` windows; if that is 1, target arrays have no axis for windows. Texts of a window that
-    are encoded separately get `segment_ids` of their own."""
+    A row has at most `max_windows` windows; if that is 1, target arrays have no axis for windows. Texts of a window
+    that are encoded separately get `segment_ids` of their own."""
     B, L = len(rows), length
     batch = {name: np.zeros((B, L), np.int32) for name in ENCODER_INPUTS}
     batch["input_ids"][:] = pad

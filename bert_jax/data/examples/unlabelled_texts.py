@@ -39,5 +39,5 @@ def find_column(source: str, column: str) -> tuple[str, tables.Row, Iterator[Loc
 
 
 def holds_rows(source: str) -> bool:
-    kind = file_extension(source)
-    return source.startswith("tfds:") or (kind in tables.TABLE_EXTENSIONS and kind != ".txt")
+    extension = file_extension(source)
+    return source.startswith("tfds:") or (extension in tables.TABLE_EXTENSIONS and extension != ".txt")

@@ -55,9 +55,9 @@ class CutFile:
     ):
         self.shard, self.rows = shard, rows
         self.directory, self.listing = folder / f"{shard.name}.parts", folder / f"{shard.name}.json"
-        self.kind = file_extension(shard.source)
-        self.has_header = has_header and self.kind in HEADED
-        self.at_blank_lines = at_blank_lines and self.kind == ".txt"
+        self.extension = file_extension(shard.source)
+        self.has_header = has_header and self.extension in HEADED
+        self.at_blank_lines = at_blank_lines and self.extension == ".txt"
 
     def list_parts(self) -> list[Shard]:
         """Return the parts as shards; cut the file if it was not cut before."""
@@ -94,8 +94,10 @@ class CutFile:
         facts, parts = InputFacts.from_shard(self.shard, self.shard), list[PartFacts]()
         remove_path(self.directory)
         with Progress("rows", work="cutting") as progress, atomic_directory(self.directory) as new:
-            write_parts = write_parquet_parts if self.kind == ".parquet" else write_line_parts
-            for path, rows in write_parts(self, (new / f"{number:05d}{self.kind}" for number in count())):
+            write_parts = write_parquet_parts if self.extension == ".parquet" else write_line_parts
+            for path, rows in write_parts(
+                self, (new / f"{number:05d}{self.extension}" for number in count())
+            ):
                 parts.append(PartFacts(path.name, rows, path.stat().st_size))
                 progress.advance(rows)
         whole = CutFacts(self.shard.source, facts, self.rows, self.has_header, parts)
@@ -105,7 +107,7 @@ class CutFile:
 
 def write_line_parts(cut: CutFile, paths: Iterator[Path]) -> Iterator[tuple[Path, int]]:
     """Write the parts of a file, and yield each with the number of its rows."""
-    first, rows = peek(read_rows(cut.shard.source, cut.kind))
+    first, rows = peek(read_rows(cut.shard.source, cut.extension))
     first_tells_format = tells_format(first or b"")
     header = next(rows, b"") if cut.has_header else b""
 
@@ -134,12 +136,12 @@ def tells_format(line: bytes) -> bool:
     return line.removeprefix(BYTE_ORDER_MARK).lstrip().startswith((b"{", WIKIEXTRACTOR_START))
 
 
-def read_rows(source: str, kind: str) -> Iterator[bytes]:
+def read_rows(source: str, extension: str) -> Iterator[bytes]:
     """Yield the bytes of each row. A row of a .csv file goes on while a quote is open in it, unless tabs separate its
     cells, which are literal."""
     with explain_read_errors(source), open(source, "rb") as raw, decompress(source, raw) as file:
         first, lines = peek(file)
-        is_quoted = kind == ".csv" and b"\t" not in (first or b"")
+        is_quoted = extension == ".csv" and b"\t" not in (first or b"")
         row, quotes = b"", 0
         for line in lines:
             row += line

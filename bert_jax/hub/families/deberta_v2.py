@@ -35,20 +35,20 @@ LEGACY = {
 def relative(published: dict) -> RelativeConfig:
     named = published.get("pos_att_type") or []
     listed = named.split("|") if isinstance(named, str) else list(named)
-    kinds = {str(kind).strip().lower() for kind in listed}
-    if unknown := sorted(kinds - set(TERMS)):
+    term_names = {str(term_name).strip().lower() for term_name in listed}
+    if unknown := sorted(term_names - set(TERMS)):
         raise BertJaxError(f'pos_att_type has "{unknown[0]}"; {suggest_name(unknown[0], TERMS)}')
-    if bool(published.get("relative_attention")) != bool(kinds):
+    if bool(published.get("relative_attention")) != bool(term_names):
         raise BertJaxError(
             f"relative_attention = {published.get('relative_attention')!r} contradicts pos_att_type = {named!r}"
         )
-    if not kinds:
+    if not term_names:
         return RelativeConfig()
     max_distance = published.get("max_relative_positions")
     if type(max_distance) is not int or max_distance < 1:
         max_distance = size_of(published, "max_position_embeddings", 512)
     return RelativeConfig(
-        tuple(term for kind, term in TERMS.items() if kind in kinds),
+        tuple(term for term_name, term in TERMS.items() if term_name in term_names),
         buckets=buckets(published),
         max_distance=max_distance,
         shared=bool(published.get("share_att_key", False)),
@@ -67,7 +67,7 @@ def relative_keys(config: EncoderConfig) -> dict[str, Any]:
         raise BertJaxError(f"DeBERTa has no {config.positions} positions; leave model.positions out")
     keys = {
         "relative_attention": bool(r.terms),
-        "pos_att_type": [kind for kind, term in TERMS.items() if term in r.terms],
+        "pos_att_type": [term_name for term_name, term in TERMS.items() if term in r.terms],
         "position_biased_input": config.positions == "learned",
     }
     if not r.terms:

@@ -22,12 +22,12 @@ ORIGINAL = "original"
 
 
 def feed_forward_type(published: dict) -> str:
-    kind = published.get("feed_forward_type") or ORIGINAL
-    if kind not in (*GATED, ORIGINAL):
+    feed_forward = published.get("feed_forward_type") or ORIGINAL
+    if feed_forward not in (*GATED, ORIGINAL):
         raise BertJaxError(
-            f"feed_forward_type = {kind!r:.60} is not supported, only {', '.join([*GATED, ORIGINAL])}"
+            f"feed_forward_type = {feed_forward!r:.60} is not supported, only {', '.join([*GATED, ORIGINAL])}"
         )
-    return kind
+    return feed_forward
 
 
 def hidden_activation(published: dict) -> str:
@@ -45,15 +45,15 @@ def mlm_activation(published: dict) -> str:
 
 
 def derived_keys(config: EncoderConfig) -> dict[str, Any]:
-    kinds = {name: kind for kind, name in GATED.items()}
-    if config.gated and config.hidden_act not in kinds:
+    published_types = {name: feed_forward for feed_forward, name in GATED.items()}
+    if config.gated and config.hidden_act not in published_types:
         raise BertJaxError(
-            f"jina_bert has no gated feed-forward with {config.hidden_act}, only with {' or '.join(kinds)}; set "
-            "--config.model.hidden_act=gelu"
+            f"jina_bert has no gated feed-forward with {config.hidden_act}, only with {' or '.join(published_types)}; "
+            "set --config.model.hidden_act=gelu"
         )
     return {
         "position_embedding_type": ALIBI,
-        "feed_forward_type": kinds[config.hidden_act] if config.gated else ORIGINAL,
+        "feed_forward_type": published_types[config.hidden_act] if config.gated else ORIGINAL,
         "hidden_act": HF_ACTIVATIONS[config.mlm_activation or config.hidden_act],
     }
 

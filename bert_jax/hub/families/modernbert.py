@@ -87,7 +87,9 @@ def rotary(published: dict) -> RotaryConfig:
             GLOBAL: published.get("global_rope_theta"),
             LOCAL: published.get("local_rope_theta", LOCAL_THETA),
         }
-        tables = {kind: None if theta is None else rope_table(theta) for kind, theta in old.items()}
+        tables = {
+            layer_type: None if theta is None else rope_table(theta) for layer_type, theta in old.items()
+        }
         # null used to mean the global one
         local_default = theta_of(tables[GLOBAL], THETA, "global_rope_theta")
     elif not isinstance(tables, dict):

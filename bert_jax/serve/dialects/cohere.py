@@ -76,7 +76,7 @@ async def embed(call: Call, body: CohereEmbedRequest, version: str) -> dict[str,
         raise unprocessable('texts are truncated at their end: truncate must be "END" or "NONE"')
     texts = body.texts if body.texts is not None else read_inputs(body.inputs or [])
     types = body.embedding_types or ["float"]
-    if unknown := [kind for kind in types if kind not in EMBEDDING_TYPES]:
+    if unknown := [embedding_type for embedding_type in types if embedding_type not in EMBEDDING_TYPES]:
         raise unprocessable(
             f'embedding type "{unknown[0]:.40}" is not served; known: {", ".join(EMBEDDING_TYPES)}'
         )
@@ -84,7 +84,7 @@ async def embed(call: Call, body: CohereEmbedRequest, version: str) -> dict[str,
         call, texts, prompts=PROMPTS.get(body.input_type or "", ()),
         dimensions=body.output_dimension, truncate=body.truncate == "END",
     )  # fmt: skip
-    embeddings: Any = {kind: EMBEDDING_TYPES[kind](vectors) for kind in types}
+    embeddings: Any = {embedding_type: EMBEDDING_TYPES[embedding_type](vectors) for embedding_type in types}
     by_type = version == "2" or body.embedding_types is not None
     return {
         "id": str(uuid.uuid4()),

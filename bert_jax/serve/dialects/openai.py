@@ -18,8 +18,8 @@ TYPES = {401: "authentication_error", 429: "rate_limit_error"}
 
 def error_body(refusal: Refusal) -> dict[str, Any]:
     of_server = "server_error" if refusal.status >= 500 else "invalid_request_error"
-    kind = TYPES.get(refusal.status, of_server)
-    return {"error": {"message": str(refusal), "type": kind, "param": None, "code": refusal.status}}
+    error_type = TYPES.get(refusal.status, of_server)
+    return {"error": {"message": str(refusal), "type": error_type, "param": None, "code": refusal.status}}
 
 
 class EmbeddingsRequest(msgspec.Struct):

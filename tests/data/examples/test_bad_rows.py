@@ -49,7 +49,7 @@ def test_lines_that_are_not_json_are_bad_rows(place, tmp_path):
         assert len(read_texts(spec, SKIPPING)) == 2
     with pytest.warns(match="1 of 3"):
         groups = read_unpaired(spec, GroupColumns(skip_bad=True))
-    assert [group.alike for group in groups] == ["0", "1"]
+    assert [group.shared_label for group in groups] == ["0", "1"]
 
 
 def test_bad_rows_are_skipped_and_counted(tmp_path):

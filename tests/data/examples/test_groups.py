@@ -171,7 +171,7 @@ def test_a_text_of_the_same_label_is_a_positive_and_a_text_alone_is_its_own(tmp_
     for group in groups:
         numbers = [int(text[1:]) for text in group.texts]
         assert numbers[0] != numbers[1] and numbers[0] % 2 == numbers[1] % 2
-        assert group.alike == "ab"[numbers[0] % 2]
+        assert group.shared_label == "ab"[numbers[0] % 2]
     plain = read_groups(write_jsonl(tmp_path / "plain.jsonl", [{"text": "a"}, {"text": "b"}]), GroupColumns())
     assert [group.texts for group in plain] == [("a", "a"), ("b", "b")]
 
@@ -179,10 +179,14 @@ def test_a_text_of_the_same_label_is_a_positive_and_a_text_alone_is_its_own(tmp_
 def test_positives_are_drawn_as_from_the_list_of_all_other_texts():
     rng = random.Random(0)
     for _ in range(50):
-        rows = [Group((f"t{rng.randrange(6)}",), None, str(n), alike=rng.choice("abc")) for n in range(20)]
+        rows = [
+            Group((f"t{rng.randrange(6)}",), None, str(n), shared_label=rng.choice("abc")) for n in range(20)
+        ]
         expected = []
         for n, row in enumerate(rows):
-            others = [other for other in rows if other.alike == row.alike and other.text != row.text]
+            others = [
+                other for other in rows if other.shared_label == row.shared_label and other.text != row.text
+            ]
             if others:
                 expected.append(row.texts + others[int(random_key("positive", n)) % len(others)].texts)
         assert [group.text for group in pair_by_label("a.csv", rows)] == expected

@@ -55,7 +55,12 @@ def made_up_tokenizer(name: str, directory):
             special = {"unk_id": 1, "bos_id": -1, "eos_id": -1, "control_symbols": symbols}
             return sentence_pieces(directory, "spiece.model", **special)
         case "deberta-v2":
-            special = {"pad_piece": "[PAD]", "bos_piece": "[CLS]", "eos_piece": "[SEP]", "unk_piece": "[UNK]"}
+            special = {
+                "pad_piece": "[PAD]",
+                "bos_piece": "[CLS]",
+                "eos_piece": "[SEP]",
+                "unk_piece": "[UNK]",
+            }
             ids = {"bos_id": 1, "eos_id": 2, "unk_id": 3}
             return sentence_pieces(directory, "spm.model", **ids, **special)
         case "deberta":

@@ -99,8 +99,8 @@ SPARSE = VectorKind(
     "sparse", ("max_active_dims",), SparsePipeline, sparse_to_json, save_sparse, sparse_columns
 )
 TOKENS = VectorKind("token", (), open_token_pipeline, tokens_to_json, save_tokens, token_columns)
-KINDS = DENSE, SPARSE, TOKENS
+FORMS = DENSE, SPARSE, TOKENS
 
 
-def kind_of(layout: Layout) -> VectorKind:
+def vector_form_of(layout: Layout) -> VectorKind:
     return SPARSE if layout.sparse else TOKENS if layout.multi_vector else DENSE
