@@ -33,7 +33,7 @@ BACKWARD = "transpose(jvp("
 class InstructionSource:
     """Where an instruction comes from."""
 
-    kind: str  # dot, add, ...
+    opcode: str  # dot, add, ...
     path: str  # names of modules and functions, as JAX writes them
     instruction: Instruction
     trains: bool  # whether the program has a backward pass

@@ -55,6 +55,16 @@ def test_a_class_has_at_most_fifteen_methods_of_its_own():
     assert {name: count for name, count in counts.items() if count > 15} == {}
 
 
+def test_a_class_has_a_name_of_its_own():
+    """Besides those that each task and each block defines, by which they are found."""
+    lines: dict[str, list[str]] = {}
+    for path, tree in trees().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef) and node.name not in ("Config", "Block"):
+                lines.setdefault(node.name, []).append(f"{path.relative_to(PACKAGE)}:{node.lineno}")
+    assert {name: found for name, found in lines.items() if len(found) > 1} == {}
+
+
 def test_names_say_what_they_hold():
     empty = [
         f"{path.relative_to(PACKAGE)}:{node.lineno}: {name}"

@@ -72,7 +72,7 @@ with socket.socket() as free:
     port = free.getsockname()[1]
 bert_jax_command = [sys.executable, "-m", "bert_jax"]
 command = [*bert_jax_command, "serve", f"reviews={model}", "--port", str(port), "--no-warm-up"]
-server = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+server = subprocess.Popen(command)
 address = f"http://127.0.0.1:{port}"
 
 
