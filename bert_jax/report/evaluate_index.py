@@ -156,7 +156,8 @@ def format_comparison(compared: IndexComparison) -> list[str]:
             f"  {way.name:<{width}}{''.join(f'{cell:>26}' for cell in cells)}  {times:>25}"
             f"  {way.bytes_per_document:>18,.0f}"
         )
-    lines += ["", f"  differences of {MAIN_METRIC}"]
+    if compared.differences:
+        lines += ["", f"  differences of {MAIN_METRIC}"]
     for (a, b), gaps in compared.differences.items():
         gap = gaps[MAIN_METRIC]
         plain = "" if gap.low <= 0 <= gap.high else "   significant"
