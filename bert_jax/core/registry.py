@@ -37,7 +37,11 @@ class Registry(dict[str, Any]):
         """Raise unless the name is known or is a dotted path. Nothing is imported."""
         dotted = "." in name and not name.startswith(".")
         if not dotted and name.replace("-", "_") not in self.names() and name not in self:
-            raise BertJaxError(f'no {self.noun} "{name}"; {suggest_name(name, self.names())}')
+            own = f"; {name}.py is found in a folder: folder.{name} names folder/{name}.py"
+            raise BertJaxError(
+                f'no {self.noun} "{name}"; {suggest_name(name, self.names())}'
+                + own * os.path.isfile(f"{name}.py")
+            )
 
     def look_up_from_file(self, name):
         """Look up a name that a file gives. A module's path is refused: a file must not choose which code runs."""

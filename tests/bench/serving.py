@@ -161,16 +161,16 @@ def put_load(side: Side, script: Path, size: int, clients: int, seconds: float, 
     command = [
         "wrk", "-t1", f"-c{clients}", f"-d{seconds:g}s", "--timeout", "120s", "--latency", "-s", script, side.address,
     ]  # fmt: skip
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    per_second = re.search(r"Requests/sec:\s+([0-9.]+)", said)
-    assert per_second, said
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    per_second = re.search(r"Requests/sec:\s+([0-9.]+)", output)
+    assert per_second, output
     load.texts_per_second.append(size * float(per_second[1]))
     for share, values in (("50", load.p50), ("99", load.p99)):
-        latency = re.search(rf"{share}%\s+([0-9.]+)(us|ms|s|m)\s", said)
-        assert latency, said
+        latency = re.search(rf"{share}%\s+([0-9.]+)(us|ms|s|m)\s", output)
+        assert latency, output
         values.append(float(latency[1]) * UNITS[latency[2]])
-    load.failures += sum(int(n) for n in re.findall(r"Non-2xx or 3xx responses: (\d+)", said))
-    load.failures += sum(int(n) for n in re.findall(r"(?:connect|read|write|timeout) (\d+)", said))
+    load.failures += sum(int(n) for n in re.findall(r"Non-2xx or 3xx responses: (\d+)", output))
+    load.failures += sum(int(n) for n in re.findall(r"(?:connect|read|write|timeout) (\d+)", output))
 
 
 def resident_megabytes(pid: int) -> float:

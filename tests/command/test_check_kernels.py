@@ -19,9 +19,9 @@ def check(capsys, *flags: str) -> tuple[int, str, str]:
 
 def test_a_table_says_how_far_each_kernel_is_from_the_definition(monkeypatch, capsys):
     monkeypatch.setattr(kernel_check, "check_kernel", lambda *_: RIGHT)
-    code, output, said = check(capsys, "--kernels")
+    code, output, printed = check(capsys, "--kernels")
     lines = output.splitlines()
-    assert code == 0 and "this is a CPU" in said
+    assert code == 0 and "this is a CPU" in printed
     assert len(lines) == 1 + sum(map(len, CASES.values()))
     assert lines[1].split() == ["short,", "dropout", "1.1%", "1.5%", "90.2%", "-", "-", "right"]
 
@@ -31,17 +31,17 @@ def test_a_wrong_kernel_is_an_error_also_beside_json(monkeypatch, capsys):
     monkeypatch.setattr(
         kernel_check, "check_kernel", lambda _, request: wrong.get("".join(request.terms), RIGHT)
     )
-    code, output, said = check(capsys, "--kernels", "--json")
+    code, output, printed = check(capsys, "--kernels", "--json")
     found = json.loads(output)
-    assert code == 1 and f"2 of {len(found)} are wrong on this device" in said
+    assert code == 1 and f"2 of {len(found)} are wrong on this device" in printed
     assert found["flash, a bias for each distance"]["fault"] == WRONG.fault
     assert found["splash, no dropout"]["fault"] is None
 
 
 @pytest.mark.parametrize("flags", [(), ("runs", "--kernels"), ("runs", "--json")])
 def test_what_does_not_go_together_is_refused(flags, capsys):
-    code, output, said = check(capsys, *flags)
-    assert code == 1 and not output and said.count("\n") == 1
+    code, output, printed = check(capsys, *flags)
+    assert code == 1 and not output and printed.count("\n") == 1
 
 
 @pytest.mark.long

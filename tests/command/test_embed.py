@@ -67,10 +67,10 @@ def contents(directory) -> dict[str, bytes]:
 @pytest.mark.slow
 def test_the_column_that_was_read_is_said(embed, tmp_path, monkeypatch):
     (tmp_path / "rows.csv").write_text("passage,question\nthe cat,a mat\nthe mat,a cat\n")
-    said = embed("--input", "rows.csv", "--output", "a.npy")
-    assert '2 vectors of column "question" in a.npy; "passage" is not read; choose with --text\n' in said
-    said = embed("--input", "rows.csv", "--output", "a.npy", "--text", "passage")
-    assert '2 vectors of column "passage" in a.npy\n' in said
+    printed = embed("--input", "rows.csv", "--output", "a.npy")
+    assert '2 vectors of column "question" in a.npy; "passage" is not read; choose with --text\n' in printed
+    printed = embed("--input", "rows.csv", "--output", "a.npy", "--text", "passage")
+    assert '2 vectors of column "passage" in a.npy\n' in printed
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     assert "give --output" in embed("--input", "rows.csv", code=1)
 
@@ -114,8 +114,8 @@ def test_sparse_vectors_are_one_array_or_lines(embed, tmp_path, capsys):
     write_model(tmp_path / "sparse", heads=("mlm",), pooler=False, sparse=SparseSettings())
     texts, model = made_up(20), bert_jax.load(tmp_path / "sparse")
     given = ["--input", lines(tmp_path / "lines.txt", texts), "--max-active-dims", 2]
-    said = embed(*given, "--output", "made.npz", directory="sparse")
-    assert "20 vectors in made.npz\n" in said and "truncated" in said
+    printed = embed(*given, "--output", "made.npz", directory="sparse")
+    assert "20 vectors in made.npz\n" in printed and "truncated" in printed
     whole = model.encode([" ".join(text.split()[:14]) for text in texts], max_active_dims=2)
     assert abs(load_npz("made.npz") - whole).max() <= 1e-5
     assert main(["embed", "--model", "sparse", *map(str, given)]) == 0
@@ -141,8 +141,8 @@ def test_vectors_of_tokens_are_two_arrays_or_lines(embed, tmp_path, capsys):
     write_model(tmp_path / "tokens", heads=(), pooler=False, multi_vector=settings)
     texts, model = [*made_up(19), ""], bert_jax.load(tmp_path / "tokens")
     given = ["--input", lines(tmp_path / "lines.txt", texts)]
-    said = embed(*given, "--output", "made.npz", directory="tokens")
-    assert "20 vectors in made.npz\n" in said and "truncated" in said and "windows" not in said
+    printed = embed(*given, "--output", "made.npz", directory="tokens")
+    assert "20 vectors in made.npz\n" in printed and "truncated" in printed and "windows" not in printed
     made, whole = np.load("made.npz"), [model.encode_document(" ".join(t.split()[:14])) for t in texts]
     assert made["ends"].tolist() == np.cumsum([len(vectors) for vectors in whole]).tolist()
     np.testing.assert_allclose(made["vectors"], np.concatenate(whole), atol=1e-5)
@@ -263,11 +263,11 @@ def test_truncated_texts_are_counted_once_over_all_shards(embed, tmp_path):
     texts[17] += "the cat"
     given = ["--input", lines(tmp_path / "lines.txt", texts)]
     for output in ([], ["--output", "o.npy"], ["--output", "there"], ["--output", "there"]):
-        said = embed(*given, *output)
-        assert said.count("3 of 24 texts are longer than 16 tokens and were truncated") == 1
+        printed = embed(*given, *output)
+        assert printed.count("3 of 24 texts are longer than 16 tokens and were truncated") == 1
         assert (
-            "the longest (number 18) by 28 tokens; --long-texts windows" in said
-            and said.count("truncated") == 1
+            "the longest (number 18) by 28 tokens; --long-texts windows" in printed
+            and printed.count("truncated") == 1
         )
     assert "truncated" not in embed(*given, "--output", "windows", "--long-texts", "windows")
 
@@ -282,9 +282,9 @@ def test_a_directory_of_other_vectors_stays_as_it_is(embed, model, tmp_path):
     (tmp_path / "other/config.json").write_text((model / "config.json").read_text() + "\n")
 
     def refused(*flags, **more) -> str:
-        said = embed(*given, *flags, code=1, **more)
-        assert said.count("\n") == 1 and contents(tmp_path / "there") == before
-        return said
+        printed = embed(*given, *flags, code=1, **more)
+        assert printed.count("\n") == 1 and contents(tmp_path / "there") == before
+        return printed
 
     assert "another model" in refused(directory="other")
     assert "dimensions was 8 and is 4" in refused("--dimensions", 4)
@@ -298,8 +298,8 @@ def test_a_directory_of_other_vectors_stays_as_it_is(embed, model, tmp_path):
     assert "after the first 16;" in embed("--input", "even.txt", "--output", "even", code=1)
     lines(tmp_path / "lines.txt", changed)
     (tmp_path / "there/00001.npy").unlink()
-    said = embed(*given, code=1)  # nor does a file that is made again bring in other texts
-    assert "first 8" in said and "00001.npy" not in contents(tmp_path / "there")
+    printed = embed(*given, code=1)  # nor does a file that is made again bring in other texts
+    assert "first 8" in printed and "00001.npy" not in contents(tmp_path / "there")
     lines(tmp_path / "lines.txt", texts)
     (tmp_path / "there/00001.npy").write_bytes(before["00001.npy"][:300])
     assert "there/00001.npy is damaged; delete it, and repeat the command" in embed(*given, code=1)
@@ -337,8 +337,8 @@ def test_what_is_refused_before_anything_is_written(flags, message, embed, tmp_p
 
 def test_shards_beside_a_model_are_no_part_of_it(embed, model, tmp_path):
     lines(tmp_path / "lines.txt", ["the cat"])
-    said = embed("--input", "lines.txt", "--output", model / "vectors", code=1)
-    assert "elsewhere" in said and not (model / "vectors").exists()
+    printed = embed("--input", "lines.txt", "--output", model / "vectors", code=1)
+    assert "elsewhere" in printed and not (model / "vectors").exists()
 
 
 CHILD = """

@@ -45,8 +45,8 @@ def test_an_index_of_keywords_alone(run, tmp_path):
     for n in range(5):
         (tmp_path / f"docs/{n}\n.txt").write_text(f"Cats\x1b[31m are {'very ' * n}nice.")
     (tmp_path / "ids.txt").write_text("a\n\nb\n")
-    said = run("index", "docs", "--output", "index")[1]
-    assert said.startswith(
+    output = run("index", "docs", "--output", "index")[1]
+    assert output.startswith(
         "no --model, so documents are found by keywords alone\n5 documents in 5 passages in index"
     )
     out = run("search", "index", "very nice", "--top-k", 2, "--explain")[0].splitlines()
@@ -73,9 +73,9 @@ def test_an_index_of_keywords_alone(run, tmp_path):
     assert "0 new, 1 changed, 4 unchanged" in run("index", "docs", "--output", "index")[1]
     assert "4 documents" in run("index", "--output", "index", "--remove", "1\n.txt", "--compact")[1]
     (tmp_path / "queries.txt").write_text("dogs\n \nfish\n")
-    out, said = run("search", "index", "--queries", "queries.txt", "--json")
+    out, output = run("search", "index", "--queries", "queries.txt", "--json")
     lines = out.splitlines()
-    assert said == "1 blank query of queries.txt left out\n"
+    assert output == "1 blank query of queries.txt left out\n"
     assert [[hit["id"] for hit in json.loads(line)["hits"]] for line in lines] == [["0\n.txt"], []]
     assert json.loads(run("search", "index", "dogs\udcff", "--json")[0])["query"] == "dogs\ufffd"
     (tmp_path / "blank.txt").write_text("\n \n")
@@ -98,8 +98,8 @@ def test_an_index_of_keywords_alone(run, tmp_path):
     ):
         assert message in run(*words, code=1)[1]
     for flags in ([], ["--replace"]):
-        said = run("index", "blank.txt", "--output", "index", *flags, code=1, notices=1)[1]
-        assert "blank.txt: no documents that can be read" in said
+        output = run("index", "blank.txt", "--output", "index", *flags, code=1, notices=1)[1]
+        assert "blank.txt: no documents that can be read" in output
     assert not (tmp_path / "other").exists()
 
 
@@ -110,22 +110,22 @@ def test_a_dry_run_counts_and_estimates_and_writes_nothing(run, tmp_path):
     ]
     write_jsonl(tmp_path / "docs.jsonl", rows)
     words = ["index", "docs.jsonl", "--output", "index", "--passage-tokens", 20]
-    said = run(*words, "--dry-run")[1].splitlines()
+    output = run(*words, "--dry-run")[1].splitlines()
     assert [path.name for path in tmp_path.iterdir()] == ["docs.jsonl"]
-    assert said[1].startswith("900 new, 0 changed, 0 unchanged; ") and "0 to encode" in said[1]
+    assert output[1].startswith("900 new, 0 changed, 0 unchanged; ") and "0 to encode" in output[1]
     run(*words)
     size = sum(path.stat().st_size for path in (tmp_path / "index/segments").rglob("*.npy"))
     counts = json.loads(run("info", "index", "--json")[0])
-    assert f"; {counts['passages']:,} passages to add" in said[1]
-    estimate = float(re.search(r"and ([\d.]+) MB; nothing was written to index", said[1])[1])
+    assert f"; {counts['passages']:,} passages to add" in output[1]
+    estimate = float(re.search(r"and ([\d.]+) MB; nothing was written to index", output[1])[1])
     assert estimate == pytest.approx(size / 1e6, rel=0.35)
     before = file_contents(tmp_path / "index")
     write_jsonl(
         tmp_path / "docs.jsonl", [rows[0] | {"text": "Dogs bark."}, *rows[1:800], {"id": "x", "text": " "}]
     )
-    said = run(*words, "--dry-run", "--remove-missing")[1]
-    assert said.startswith("0 new, 1 changed, 799 unchanged, 100 removed; 1 passage to add")
-    assert "1 document without text left out" in said and file_contents(tmp_path / "index") == before
+    output = run(*words, "--dry-run", "--remove-missing")[1]
+    assert output.startswith("0 new, 1 changed, 799 unchanged, 100 removed; 1 passage to add")
+    assert "1 document without text left out" in output and file_contents(tmp_path / "index") == before
     for flags in (["--compact"], ["--export", "a.parquet"]):
         assert "--dry-run" in run(*words, "--dry-run", *flags, code=1)[1] or "--export" in flags
     assert (
@@ -152,14 +152,14 @@ def test_a_table_without_a_column_of_texts_is_left_out_of_a_folder_and_named(run
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs/prices.csv").write_text("item,price\ncup,3\n")
     (tmp_path / "docs/rows.csv").write_text("text\nThe cat sat.\n")
-    said = run("index", "docs", "--output", "index")[1]
-    assert "docs/prices.csv" in said
-    assert "1 document in 1 passage in index" in said
+    output = run("index", "docs", "--output", "index")[1]
+    assert "docs/prices.csv" in output
+    assert "1 document in 1 passage in index" in output
     for given in (["docs/prices.csv"], ["docs/*.csv", "docs/prices.csv"]):
         with pytest.raises(BertJaxError, match="columns: item"):
             read_documents(*given)
-    said = run("index", "docs", "--text", "item", "--output", "items")[1]
-    assert "docs/rows.csv" in said and "1 document in" in said
+    output = run("index", "docs", "--text", "item", "--output", "items")[1]
+    assert "docs/rows.csv" in output and "1 document in" in output
 
 
 def test_documents_that_are_no_longer_among_the_files_are_said_and_removed(run, tmp_path):
@@ -172,13 +172,13 @@ def test_documents_that_are_no_longer_among_the_files_are_said_and_removed(run, 
     again = ["index", f"{tmp_path}/docs", "--output", "index"]
     assert "1 document of the index is not among these files: a.txt; --remove-missing" in run(*again)[1]
     assert "not among" not in run("index", "d.txt", "--output", "index")[1], "it adds to the folder"
-    said = run(*again)[1]
-    assert "2 documents" in said and "d.txt)" in said
-    said = run(*again, "--remove-missing", code=1)[1]
-    assert f"--remove-missing would also remove the documents of {tmp_path}/d.txt; name all sources" in said
+    output = run(*again)[1]
+    assert "2 documents" in output and "d.txt)" in output
+    output = run(*again, "--remove-missing", code=1)[1]
+    assert f"--remove-missing would also remove the documents of {tmp_path}/d.txt; name all sources" in output
     (tmp_path / "docs/b.txt").unlink()
-    said = run("index", "docs", "d.txt", "--output", "index", "--remove-missing")[1]
-    assert "2 documents in 2 passages" in said and "2 removed" in said and "not among" not in said
+    output = run("index", "docs", "d.txt", "--output", "index", "--remove-missing")[1]
+    assert "2 documents in 2 passages" in output and "2 removed" in output and "not among" not in output
     assert run("info", "index", "--ids")[0].splitlines() == ["c.txt", "d.txt"]
     shown = run("info", "index")[0]
     assert "256" in shown and "keywords" in shown and "c.txt, d.txt" in shown
@@ -197,8 +197,8 @@ def test_documents_of_a_glob_and_of_the_hub_are_not_taken_for_missing(run, tmp_p
         (tmp_path / f"{name}.txt").write_text(f"The cat {name}.")
     run("index", "[a-c].txt", "--output", "index")
     run("index", "d.txt", "--output", "index")
-    said = run("index", "d.txt", "--output", "index", "--remove-missing", code=1)[1]
-    assert f"would also remove the documents of {tmp_path}/[a-c].txt; name all sources" in said
+    output = run("index", "d.txt", "--output", "index", "--remove-missing", code=1)[1]
+    assert f"would also remove the documents of {tmp_path}/[a-c].txt; name all sources" in output
     (tmp_path / "a.txt").unlink()
     assert "1 removed" in run("index", "d.txt", "--output", "index", "--remove-missing")[1]
     hub = "hf://datasets/owner/name/*.jsonl"
@@ -211,7 +211,7 @@ def test_a_reranker_shows_its_scores_and_says_once_what_it_truncated(run, model,
     for n in range(2):
         (tmp_path / f"{n}.txt").write_text("The cat sat. " + "the mat " * (150 * n))
     run("index", "0.txt", "1.txt", "--output", "index")
-    out, said = run("search", "index", "cat", "--rerank", "judge", "--explain")
+    out, output = run("search", "index", "cat", "--rerank", "judge", "--explain")
     scores = [line.split()[1] for line in out.splitlines() if ", characters " in line]
     lines = [line.strip() for line in out.splitlines() if "reranker:" in line]
     assert lines == [f"reranker: rank {n}, score {score}" for n, score in enumerate(scores, 1)] and lines
@@ -221,9 +221,9 @@ def test_a_reranker_shows_its_scores_and_says_once_what_it_truncated(run, model,
     assert out.count("reranker:") == 1
     pairs = [{"query": q, "documents": ["the cat " * 200, "a mat"]} for q in ("cat", "mat")]
     (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in pairs))
-    said = run("rerank", "--model", "judge", "--input", "pairs.jsonl", "--output", "out.jsonl")[1]
-    assert "2 of 4" in said and said.count("truncated") == 1
-    assert "windows" not in said
+    output = run("rerank", "--model", "judge", "--input", "pairs.jsonl", "--output", "out.jsonl")[1]
+    assert "2 of 4" in output and output.count("truncated") == 1
+    assert "windows" not in output
     refused = f"{model} is not a cross-encoder; `bert-jax train --config rerank` makes one"
     assert refused in run("search", "index", "cat", "--rerank", model, code=1)[1]
     assert refused in run("rerank", "--model", model, "--input", "pairs.jsonl", code=1)[1]
@@ -242,8 +242,8 @@ def test_an_index_without_documents_is_none(run, tmp_path):
     (tmp_path / "docs").mkdir()
     (tmp_path / "bad.jsonl").write_text('{"text": "a"}\n{"text": 5}\n')
     (tmp_path / "blank.txt").write_text(" ")
-    said = run("index", "docs", "--output", "index", code=1)[1]
-    assert said == "bert-jax index: the folder docs holds no files that can be read; name another\n"
+    output = run("index", "docs", "--output", "index", code=1)[1]
+    assert output == "bert-jax index: the folder docs holds no files that can be read; name another\n"
     assert main(["index", "blank.txt", "--output", "index"]) == 1
     assert main(["index", "bad.jsonl", "--output", "index"]) == 1
     assert not (tmp_path / "index").exists()
@@ -271,9 +271,9 @@ def test_documents_that_are_broken_or_huge_are_found_by_what_can_be_read(run, tm
     (tmp_path / "docs").mkdir()
     for name, content in contents.items():
         (tmp_path / "docs" / os.fsdecode(name)).write_bytes(content)
-    said = run("index", "docs", "--output", "index")[1]
-    assert "2 documents without text left out" in said and "latin.html) not entirely UTF-8" in said
-    assert "nul.txt) with NUL bytes left out" in said and "6 documents in" in said
+    output = run("index", "docs", "--output", "index")[1]
+    assert "2 documents without text left out" in output and "latin.html) not entirely UTF-8" in output
+    assert "nul.txt) with NUL bytes left out" in output and "6 documents in" in output
     for word, name in {
         "alpha": "caf\ufffd.txt", "beta": "latin.html", "gamma": "script.html", "delta": "script.html",
         "epsilon": "line\nand\ttab.md", "zeta": "huge.txt", "kappa": "huge.txt", "bell": "control.txt",
@@ -295,8 +295,8 @@ def test_an_index_knows_its_model(run, model, tmp_path):
     ]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     shutil.copytree(model, tmp_path / "model")
-    said = run("index", "rows.jsonl", "--output", "index", "--model", "model", "--quantize", "binary")[1]
-    assert "6 documents in" in said and "truncated" not in said and "recall@10 1.000" in said
+    output = run("index", "rows.jsonl", "--output", "index", "--model", "model", "--quantize", "binary")[1]
+    assert "6 documents in" in output and "truncated" not in output and "recall@10 1.000" in output
     index = bert_jax.Index.open(tmp_path / "index")
     (segment,) = index.segments
     embedder = bert_jax.Embedder.load(model, pooling="mean")
@@ -320,10 +320,10 @@ def test_an_index_knows_its_model(run, model, tmp_path):
     ]
     assert ranked[1][6:] == ranked[0][6:10]
 
-    said = run("search", "index", "cat", "--engine", "onnxruntime", "--dtype", "int8", code=1)[1]
+    output = run("search", "index", "cat", "--engine", "onnxruntime", "--dtype", "int8", code=1)[1]
     assert (
         "--quantize auto --output OUT` writes it; name OUT with --model, or after the index for `serve`"
-        in said
+        in output
     )
     shutil.copytree(model, tmp_path / "other")
     (tmp_path / "other/config.json").write_text((model / "config.json").read_text() + "\n")
@@ -336,11 +336,11 @@ def test_an_index_knows_its_model(run, model, tmp_path):
         run("search", "index", "cat", "--model", "moved")[0]
         == run("search", "index", "cat", "--model", model)[0]
     )
-    said = run("index", "rows.jsonl", "--output", "moved/index", "--model", "moved", code=1)[1]
-    assert "moved/index" in said
+    output = run("index", "rows.jsonl", "--output", "moved/index", "--model", "moved", code=1)[1]
+    assert "moved/index" in output
     assert (
         "both choose the candidates to rescore"
         in run("index", "--output", "index", "--compact", "--approximate", "hnsw", code=1)[1]
     )
-    said = run("index", "--output", "index", "--compact", "--approximate", "hnsw", "--quantize", "none")[1]
-    assert "0 passages encoded" in said
+    output = run("index", "--output", "index", "--compact", "--approximate", "hnsw", "--quantize", "none")[1]
+    assert "0 passages encoded" in output

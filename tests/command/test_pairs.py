@@ -30,11 +30,11 @@ def run(tmp_path, monkeypatch, capsys):
 
 
 def test_the_verb_writes_pairs_and_counts_them(run, tmp_path):
-    said = run("docs", "--output", "pairs.jsonl", "--passage-words", 11)
+    output = run("docs", "--output", "pairs.jsonl", "--passage-words", 11)
     rows = [json.loads(line) for line in (tmp_path / "pairs.jsonl").read_text().splitlines()]
     assert {tuple(row) for row in rows} == {("anchor", "positive")}
     assert (
-        said
+        output
         == f"{len(rows)} pairs of 9 documents in pairs.jsonl: 9 of titles, 18 of neighbours, 9 of queries\n"
     )
     run(
@@ -66,6 +66,6 @@ def test_what_cannot_be_done_is_said_in_a_line_and_leaves_the_output(run, tmp_pa
             'no source of pairs "title"; did you mean "titles"',
         ),
     ):
-        said = run(*given, code=1)
-        assert message in said and said.count("\n") == 1
+        output = run(*given, code=1)
+        assert message in output and output.count("\n") == 1
     assert (tmp_path / "pairs.jsonl").read_text() == "kept"

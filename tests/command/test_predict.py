@@ -128,7 +128,7 @@ def test_a_stream_is_read_no_further_than_needed(small_classifier, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "printed"),
     [
         ('{"text": "the cat"}\n{"text": \n', "row 2.*JSON"),
         ('{"text": "the cat"}\n{"txet": "a"}\n', 'did you mean "txet"'),
@@ -138,9 +138,9 @@ def test_a_stream_is_read_no_further_than_needed(small_classifier, monkeypatch):
         ("", "empty"),
     ],
 )
-def test_bad_lines_are_named(small_classifier, monkeypatch, content, said):
+def test_bad_lines_are_named(small_classifier, monkeypatch, content, printed):
     set_stdin(monkeypatch, content)
-    with pytest.raises(BertJaxError, match=said):
+    with pytest.raises(BertJaxError, match=printed):
         list(predict_rows(small_classifier, "-"))
 
 

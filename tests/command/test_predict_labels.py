@@ -98,12 +98,12 @@ def test_a_precision_of_a_label_is_told_with_its_threshold_and_recall(headed_mod
         "calibration examples"
     )
     assert told[1].startswith('"no": a precision of 0.9 ') and told[2].endswith("; the model abstains from 0")
-    for given, said in (
+    for given, output in (
         (["yse=0.9"], 'no label "yse"; did you mean "yes"?'), (["0.9", "yes=0.9"], "one precision of all"),
         (["yes=0.9", "yes=0.8"], "one precision of all"), (["yes=0.999"], 'for "yes" cannot be guaranteed'),
     ):  # fmt: skip
         assert cli.main([*command, "--min-precision", *given]) == 1
-        assert said in capsys.readouterr().err
+        assert output in capsys.readouterr().err
     with pytest.raises(SystemExit):
         cli.main([*command, "--min-precision", "yes=2"])
 

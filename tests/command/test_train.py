@@ -28,17 +28,17 @@ def corpus(tmp_path_factory):
 def told(capsys, corpus, workdir, *flags) -> str:
     settings = train_command(corpus, workdir)[3:]
     code = main([*settings, *flags])
-    said = capsys.readouterr()
-    assert code == 1, said
-    *log, line = said.err.splitlines()
+    output = capsys.readouterr()
+    assert code == 1, output
+    *log, line = output.err.splitlines()
     assert line.startswith("bert-jax train: ") and not any(line.startswith("bert-jax") for line in log), (
-        said.err
+        output.err
     )
     return line
 
 
 @pytest.mark.parametrize(
-    ("flag", "said"),
+    ("flag", "output"),
     [
         (
             "optimizer.learning_rat=1",
@@ -68,8 +68,8 @@ def told(capsys, corpus, workdir, *flags) -> str:
         ("steps=-2", "not -2"),
     ],
 )
-def test_wrong_settings(flag, said, capsys, corpus, tmp_path):
-    assert said in told(capsys, corpus, tmp_path / "run", f"--config.{flag}")
+def test_wrong_settings(flag, output, capsys, corpus, tmp_path):
+    assert output in told(capsys, corpus, tmp_path / "run", f"--config.{flag}")
     assert not (tmp_path / "run").exists(), "nothing is begun"
 
 
@@ -117,9 +117,9 @@ def test_a_corpus_that_changed_since_the_run_began(capsys, corpus, tmp_path):
     begun.close()
     other = tmp_path / "other"
     other.mkdir()
-    said = told(capsys, make_corpus(other, seed=6), workdir)
-    assert f"{workdir} was started with other data: corpus 0 was" in said
-    assert "--workdir" in said
+    output = told(capsys, make_corpus(other, seed=6), workdir)
+    assert f"{workdir} was started with other data: corpus 0 was" in output
+    assert "--workdir" in output
 
 
 @pytest.mark.slow

@@ -47,6 +47,15 @@ def test_an_unknown_name(shapes, name, message):
     assert str(error.value) == message
 
 
+def test_a_file_of_this_folder_is_pointed_out(shapes, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "oval.py").write_text("Shape = 'oval'")
+    with pytest.raises(
+        BertJaxError, match="; oval.py is found in a folder: folder.oval names folder/oval.py$"
+    ):
+        shapes["oval"]
+
+
 def test_a_module_that_is_no_task_is_refused():
     with pytest.raises(BertJaxError, match='no task "os.path": os.path has no "Config"'):
         TASKS["os.path"]

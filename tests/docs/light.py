@@ -22,7 +22,7 @@ if __name__ == "__main__":  # worker processes import this file
     from bert_jax.command.main import main
 
     for command in COMMANDS:
-        said = io.StringIO()
-        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
             code = main(command)
-        print(json.dumps([code, said.getvalue()]), flush=True)
+        print(json.dumps([code, output.getvalue()]), flush=True)

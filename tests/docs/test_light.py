@@ -61,9 +61,9 @@ def test_what_pip_install_installs_is_enough(tmp_path):
     assert ran.returncode == 0, ran.stderr[-3000:]
     ends = [json.loads(line) for line in ran.stdout.splitlines()]
     assert len(ends) == len(commands)
-    for command, (code, said) in zip(commands[: len(works)], ends, strict=False):
-        assert code == 0, (command[:5], said[-3000:])
-    for extra, (code, said) in zip(refused, ends[len(works) :], strict=True):
-        assert code == 1 and said.endswith(f"pip install '.[{extra}]'\n"), said
-        assert said.count("\n") == 1, said
+    for command, (code, output) in zip(commands[: len(works)], ends, strict=False):
+        assert code == 0, (command[:5], output[-3000:])
+    for extra, (code, output) in zip(refused, ends[len(works) :], strict=True):
+        assert code == 1 and output.endswith(f"pip install '.[{extra}]'\n"), output
+        assert output.count("\n") == 1, output
     assert (tmp_path / "classify/report/report.md").is_file() and (tmp_path / "classify/curves.png").is_file()

@@ -29,11 +29,11 @@ def split_text(path: Path) -> tuple[list[str], list[str]]:
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, documented)]
     docstrings = {node.body[0].lineno for node in nodes if ast.get_docstring(node) is not None}
-    said, code = [], []
+    output, code = [], []
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         is_docstring = token.type == tokenize.STRING and token.start[0] in docstrings
-        (said if token.type == tokenize.COMMENT or is_docstring else code).append(token.string)
-    return said, code
+        (output if token.type == tokenize.COMMENT or is_docstring else code).append(token.string)
+    return output, code
 
 
 @cache

@@ -114,9 +114,9 @@ def test_a_strict_type_checker_sees_types_and_misspelt_names(tmp_path: Path):
          "program.py", "result_types.py"],
         env=process_environment() | {"MYPYPATH": str(PACKAGE.parent)}, capture_output=True, text=True, cwd=tmp_path,
     )  # fmt: skip
-    said = [line.partition(": ")[2] for line in ran.stdout.splitlines()]
-    assert said[:2] == [
+    output = [line.partition(": ")[2] for line in ran.stdout.splitlines()]
+    assert output[:2] == [
         'note: Revealed type is "list[bert_jax.search.index.Hit]"',
         'note: Revealed type is "dict[str, float]"',
     ], ran.stdout
-    assert 'has no attribute "lod"' in said[2] and len(said) == 4, ran.stdout
+    assert 'has no attribute "lod"' in output[2] and len(output) == 4, ran.stdout

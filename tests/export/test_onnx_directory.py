@@ -71,11 +71,11 @@ def encoded(model, texts) -> dict[str, np.ndarray]:
 def test_an_embedder_gives_its_vectors(directory, tmp_path, capsys):
     path = directory(embedder=EMBEDDER)
     assert export(path, tmp_path / "onnx") == 0
-    said = capsys.readouterr().out
-    assert said.startswith(
+    printed = capsys.readouterr().out
+    assert printed.startswith(
         f"{tmp_path}/onnx/onnx/model.onnx: last_hidden_state, sentence_embedding; the largest"
     )
-    assert float(said.split()[-1]) < 1e-5
+    assert float(printed.split()[-1]) < 1e-5
     model, session = bert_jax.load(path), OnnxSession(tmp_path / "onnx/onnx/model.onnx")
     assert session.inputs == ["input_ids", "attention_mask", "token_type_ids"]
     outputs = session.run(encoded(model, SMALL_TEXTS))
@@ -110,9 +110,9 @@ def test_every_pooling_is_ours(pooling):
 def test_the_command_checks_every_kind_of_output(head, directory, tmp_path, capsys):
     labels = LABELS if head == "compare_mean" else ()
     assert export(directory((head,), labels), tmp_path / "onnx") == 0
-    said = capsys.readouterr().out
-    assert ("start_logits, end_logits;" if head == "answer" else " logits;") in said
-    assert 0 < float(said.split()[-1]) < 1e-5
+    printed = capsys.readouterr().out
+    assert ("start_logits, end_logits;" if head == "answer" else " logits;") in printed
+    assert 0 < float(printed.split()[-1]) < 1e-5
     if labels:
         config = json.loads((tmp_path / "onnx/config.json").read_text())
         assert config["id2label"] == {"0": "bad", "1": "good"}
@@ -124,8 +124,10 @@ def test_a_file_with_other_outputs_is_refused(head, broken, directory, tmp_path,
     labels = LABELS if head == "classify" else ()
     monkeypatch.setitem(layers.ACTIVATIONS, broken, layers.ACTIVATIONS["relu"])
     assert export(directory((head,), labels), tmp_path / "onnx") == 1
-    said = capsys.readouterr().err
-    assert "onnx is not written: outputs of ONNX Runtime differ by up to" in said and said.count("\n") == 1
+    printed = capsys.readouterr().err
+    assert (
+        "onnx is not written: outputs of ONNX Runtime differ by up to" in printed and printed.count("\n") == 1
+    )
     assert not list(tmp_path.iterdir())
 
 
@@ -142,9 +144,9 @@ def test_weights_that_are_too_large_for_a_file_stand_beside_it(directory, tmp_pa
 
 
 def refusal(capsys) -> str:
-    said = capsys.readouterr()
-    assert said.out == "" and said.err.count("\n") == 1
-    return said.err
+    printed = capsys.readouterr()
+    assert printed.out == "" and printed.err.count("\n") == 1
+    return printed.err
 
 
 @pytest.mark.slow

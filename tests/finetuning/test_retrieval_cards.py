@@ -33,7 +33,7 @@ def test_cards_show_sentence_transformers_only_where_it_opens_the_model(family, 
         module, config = load_config(f"configs/{name}.py", given)
         card = module.open(config, ModelDirectories())[0].model_card
         assert card.library == library and f'bert_jax.{shown}.load("DIR")' in card.usage
-        said = card.usage
+        output = card.usage
         if card.describe_calibration:
-            said += card.describe_calibration(FITTED)
-        assert ("sentence_transformers" in said) is (library == "sentence-transformers")
+            output += card.describe_calibration(FITTED)
+        assert ("sentence_transformers" in output) is (library == "sentence-transformers")

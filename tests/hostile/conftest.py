@@ -17,9 +17,9 @@ def small(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def forks():
-    with Forks() as forks:
-        yield forks
+def fork_pool():
+    with Forks() as fork_pool:
+        yield fork_pool
 
 
 @pytest.fixture(scope="session")

@@ -28,7 +28,7 @@ BAD = ("half", "traceback", "leftover", "other bytes", "hang", "cannot be repeat
 
 
 @pytest.fixture(scope="module")
-def kept():
+def result_cache():
     yield from kept_and_shown("signals")
 
 
@@ -48,7 +48,7 @@ def temporaries(folder: Path) -> list[str]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("verb", CASES)
-def test_a_result_is_whole_or_absent_whenever_a_signal_comes(verb, small, forks, kept, tmp_path):
+def test_a_result_is_whole_or_absent_whenever_a_signal_comes(verb, small, fork_pool, result_cache, tmp_path):
     case, material = CASES[verb], verbs.material(small)
     folder = tmp_path / "folder"  # the same for all: some results name it
     # The first run compiles what the others find.
@@ -56,58 +56,62 @@ def test_a_result_is_whole_or_absent_whenever_a_signal_comes(verb, small, forks,
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         case.begin(material, folder)
-        number, begun, ended = forks.start(case.arguments(material, folder), tmp_path / "said"), None, None
+        number, begun, ended = (
+            fork_pool.start(case.arguments(material, folder), tmp_path / "said"),
+            None,
+            None,
+        )
         while (spent := processor_seconds(number)) is not None:
             last = spent
             begun = spent if begun is None and temporaries(folder) else begun
             ended = spent if ended is None and case.contents(folder) else ended
             time.sleep(0.001)
-        assert forks.wait(number) == 0, (tmp_path / "said").read_text()
+        assert fork_pool.wait(number) == 0, (tmp_path / "said").read_text()
     # Half of the signals come anywhere, half while the result is being written.
     spans = (0.0, last), (begun or 0.0, ended or last)
     whole = case.contents(folder), case.listing(folder)
     assert whole[0]
     for moment in range(MOMENTS):
         sent, name = SIGNALS[moment % len(SIGNALS)], f"{verb} {moment}"
-        if name in kept:
+        if name in result_cache:
             continue
         drawn = random.Random(name)
         target = drawn.uniform(*spans[moment // len(SIGNALS) % 2])
         shutil.rmtree(folder)
         folder.mkdir()
         case.begin(material, folder)
-        number = forks.start(case.arguments(material, folder), tmp_path / "said")
+        number = fork_pool.start(case.arguments(material, folder), tmp_path / "said")
         while (spent := processor_seconds(number)) is not None and spent < target:
             time.sleep(0.0005)
         time.sleep(drawn.random() / 100)  # the system counts hundredths
         # Of a terminal all processes get Ctrl-C and its end, of `kill` the one that is named.
         (os.killpg if sent in (signal.SIGINT, signal.SIGHUP) else os.kill)(number, sent)
-        code = forks.wait(number)
+        code = fork_pool.wait(number)
         outcome = judged(case, code, (tmp_path / "said").read_text(), folder, whole[0])
         if outcome not in BAD:
-            outcome = repeated(forks, case, material, folder, whole, outcome, tmp_path / "said")
+            outcome = repeated(fork_pool, case, material, folder, whole, outcome, tmp_path / "said")
         if outcome in BAD:
             shutil.copy(tmp_path / "said", tmp_path / f"said {moment}")
             shutil.copytree(folder, tmp_path / str(moment))
-        kept.add(name, outcome if outcome not in BAD else f"{outcome} ({verb}, {sent.name})")
-    wrong = {tried: outcome for tried, outcome in kept.outcomes.items() if outcome.startswith(BAD)}
+        result_cache.add(name, outcome if outcome not in BAD else f"{outcome} ({verb}, {sent.name})")
+    wrong = {tried: outcome for tried, outcome in result_cache.outcomes.items() if outcome.startswith(BAD)}
     assert not {tried: outcome for tried, outcome in wrong.items() if tried.startswith(f"{verb} ")}
 
 
-def judged(case, code: int | None, said: str, folder: Path, whole: dict) -> str:
+def judged(case, code: int | None, printed: str, folder: Path, whole: dict) -> str:
     contents = case.contents(folder)
     if code is None:
         return "hang"
-    if "Traceback" in said:
+    if "Traceback" in printed:
         return "traceback"
     if contents not in (None, whole):
         return "half"
     return "absent" if contents is None else "whole"
 
 
-def repeated(forks, case, material, folder, whole, outcome: str, said: Path) -> str:
+def repeated(fork_pool, case, material, folder, whole, outcome: str, printed: Path) -> str:
     """The same command again: the same bytes, and nothing else there."""
-    code = forks.wait(forks.start(case.arguments(material, folder), said))
+    code = fork_pool.wait(fork_pool.start(case.arguments(material, folder), printed))
     refused = outcome == "whole" and not case.again
     if code != (1 if refused else 0):
         return "cannot be repeated"
@@ -222,10 +226,10 @@ def test_every_signal_ends_every_verb_that_runs_for_long(verb, number, large, tm
                 time.sleep(0.02)
             # Of a terminal all processes get Ctrl-C and its end, of `kill` the one that is named.
             (os.killpg if number in (signal.SIGINT, signal.SIGHUP) else os.kill)(process.pid, number)
-            code, said = process.wait(60), (tmp_path / "said").read_text()
-            is_answering = verb.startswith("serve") and "serving" in said
+            code, printed = process.wait(60), (tmp_path / "said").read_text()
+            is_answering = verb.startswith("serve") and "serving" in printed
             expected = -number if number == signal.SIGKILL else 0 if is_answering else 128 + number
-            assert code == expected and "Traceback" not in said, (target, spent, code, said[-2000:])
+            assert code == expected and "Traceback" not in printed, (target, spent, code, printed[-2000:])
             end = time.monotonic() + 20
             while members(process.pid):
                 assert time.monotonic() < end, members(process.pid)

@@ -130,13 +130,13 @@ def rewrite(file, compression=zipfile.ZIP_STORED, **contents):
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "output"),
     [({"byteorder": b"big"}, "not little-endian"), ({"compression": zipfile.ZIP_DEFLATED}, "compressed")],
 )
-def test_archives_that_torch_does_not_write_are_refused(changes, said, directory):
+def test_archives_that_torch_does_not_write_are_refused(changes, output, directory):
     turn_into_bin(directory)
     rewrite(directory / "pytorch_model.bin", **changes)
-    assert said in load_error(directory)
+    assert output in load_error(directory)
 
 
 @pytest.mark.slow

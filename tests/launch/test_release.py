@@ -91,11 +91,11 @@ def test_what_can_be_released_is_built_with_the_links_of_its_repository(project,
     assert ran.stdout.endswith(f"  git tag {TAG} && git push origin {TAG}\n  python -m twine upload dist/*\n")
     (archive,) = (project / "dist").glob("*.tar.gz")
     with tarfile.open(archive) as opened:
-        said = opened.extractfile(f"{archive.name.removesuffix('.tar.gz')}/PKG-INFO").read().decode()
-    assert ("Project-URL: Source" in said) == bool(repository)
+        output = opened.extractfile(f"{archive.name.removesuffix('.tar.gz')}/PKG-INFO").read().decode()
+    assert ("Project-URL: Source" in output) == bool(repository)
     written = LINK.findall((ROOT / "README.md").read_text())
     shown = [(picture, address_of(repository, picture, link)) for picture, link in written]
-    assert LINK.findall(said) == (shown if repository else written)
+    assert LINK.findall(output) == (shown if repository else written)
 
 
 def address_of(repository: str, picture: str, link: str) -> str:

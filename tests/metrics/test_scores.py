@@ -155,13 +155,13 @@ ANSWERS = [
 
 @pytest.mark.parametrize("case", ANSWERS, ids=str)
 def test_answers(case):
-    said, right, exact, f1, *first = case
+    output, right, exact, f1, *first = case
     assert is_close(
-        score_answers([said], [right]).scores,
+        score_answers([output], [right]).scores,
         **dict(zip(("exact", "f1"), first or (exact, f1), strict=True)),
     )
     # One question without an answer, which is left unanswered, makes it SQuAD 2.0.
-    found = score_answers([said, ""], [right, []]).scores
+    found = score_answers([output, ""], [right, []]).scores
     assert is_close(found, exact=(exact + 1) / 2, f1=(f1 + 1) / 2, unanswerable=1)
 
 

@@ -144,7 +144,7 @@ def test_a_damaged_file_is_named_in_a_line_with_a_remedy(tmp_path):
         path.write_bytes(content)
         assert "safetensors" in refusal()
     sound = {"vectors": scope.vectors, "known": scope.known}
-    for change, said in (
+    for change, output in (
         ({"known": sound["known"].astype(np.float64)}, "vectors"),
         ({"known": sound["known"][None]}, "vectors"),
         ({"more": sound["known"]}, "vectors"),
@@ -154,7 +154,7 @@ def test_a_damaged_file_is_named_in_a_line_with_a_remedy(tmp_path):
         ({"vectors": sound["vectors"] * np.float16(np.inf)}, "not finite"),
     ):
         save_file(sound | change, path)
-        assert said in refusal()
+        assert output in refusal()
     save_file({"vectors": sound["vectors"]}, path)
     assert "vectors" in refusal()
 

@@ -136,8 +136,8 @@ def test_a_promise_for_one_label_is_held_on_fresh_texts_and_finds_what_it_says()
         promised.add(fresh.likely[0], kept, 0.9)
         here = fresh.likely[0][kept].sum() / fresh.likely[0].sum()
         recalls.append((here, found.levels_of("b").recall_from(enough)))
-    here, said = np.mean(recalls, 0)
-    assert promised.is_held and said > 0.5 and abs(here - said) < 0.04
+    here, output = np.mean(recalls, 0)
+    assert promised.is_held and output > 0.5 and abs(here - output) < 0.04
 
 
 @pytest.mark.slow

@@ -60,7 +60,7 @@ def test_two_classes_and_what_is_said_of_them(tmp_path):
     model = bert_jax.load(tmp_path / "model")
     texts = [*SMALL_TEXTS, "the cat sat on the mat . " * 5]
     with pytest.warns(UserWarning):
-        said = model.predict(texts)
+        output = model.predict(texts)
     truth = ["no", "yes"] * 4 + ["no"]
     data = tmp_path / "dev.csv"
     data.write_text(
@@ -68,10 +68,10 @@ def test_two_classes_and_what_is_said_of_them(tmp_path):
     )
     columns = ExampleColumns(text="review", label="stars")
     found = evaluate_directory(tmp_path / "model", PredictionEvalConfig(str(data), columns)).facts
-    right = sum(a == b for a, b in zip(said, truth, strict=True))
-    both = sum(a == b == "yes" for a, b in zip(said, truth, strict=True))
+    right = sum(a == b for a, b in zip(output, truth, strict=True))
+    both = sum(a == b == "yes" for a, b in zip(output, truth, strict=True))
     assert found["metrics"]["accuracy"] == pytest.approx(right / 9)
-    assert found["metrics"]["f1"] == pytest.approx(2 * both / (said.count("yes") + 4))
+    assert found["metrics"]["f1"] == pytest.approx(2 * both / (output.count("yes") + 4))
     names, f1, cut = found["notes"]
     assert names.endswith("NO = no, YES = yes") and f1 == 'f1 is that of "yes"'
     assert cut.startswith("1 of 9 texts (number 9) is longer than 16 tokens and was truncated by 21 tokens")
@@ -84,9 +84,9 @@ def test_several_labels_and_numbers(tmp_path):
     write_model(tmp_path / "several", heads=("classify",), labels=tuple("abcdef"))
     edit_config(tmp_path / "several", problem_type="multi_label_classification")
     model = bert_jax.load(tmp_path / "several")
-    said = [[found.label for found in each] for each in model.classify(SMALL_TEXTS)]
+    output = [[found.label for found in each] for each in model.classify(SMALL_TEXTS)]
     data = write_jsonl(
-        tmp_path / "1.jsonl", [{"text": t, "labels": s} for t, s in zip(SMALL_TEXTS, said, strict=True)]
+        tmp_path / "1.jsonl", [{"text": t, "labels": s} for t, s in zip(SMALL_TEXTS, output, strict=True)]
     )
     scored = evaluate_model(model, data)
     assert (
@@ -153,13 +153,13 @@ def test_a_cell_that_was_not_taken_apart_is_recognised():
 @pytest.mark.slow
 def test_scores_have_intervals(tmp_path):
     write_model(tmp_path / "model", heads=("classify",), labels=("no", "yes", "?"))
-    said = bert_jax.load(tmp_path / "model").predict(SMALL_TEXTS)
-    truth = [*said[:-2], "no", "yes"]
+    output = bert_jax.load(tmp_path / "model").predict(SMALL_TEXTS)
+    truth = [*output[:-2], "no", "yes"]
     rows = [{"text": text, "label": label} for text, label in zip(SMALL_TEXTS, truth, strict=True)]
     trial = PredictionEvalConfig(write_jsonl(tmp_path / "dev.jsonl", rows))
     evaluation = evaluate_directory(tmp_path / "model", trial)
     found = evaluation.facts
-    expected = bootstrap_intervals(score_single_label(said, truth, ("no", "yes", "?")))
+    expected = bootstrap_intervals(score_single_label(output, truth, ("no", "yes", "?")))
     assert found["intervals"] == {name: asdict(interval) for name, interval in expected.items()}
     header, accuracy, *_ = evaluation.lines[1:]
     low, high = expected["accuracy"].low, expected["accuracy"].high
@@ -170,8 +170,8 @@ def test_scores_have_intervals(tmp_path):
 @pytest.mark.slow
 def test_examples_of_a_class_that_the_model_does_not_know_are_errors(tmp_path):
     write_model(tmp_path / "model", heads=("classify",), labels=("no", "yes"))
-    said = bert_jax.load(tmp_path / "model").predict(SMALL_TEXTS)
-    rows = [{"text": t, "label": label} for t, label in zip(SMALL_TEXTS, said, strict=True)]
+    output = bert_jax.load(tmp_path / "model").predict(SMALL_TEXTS)
+    rows = [{"text": t, "label": label} for t, label in zip(SMALL_TEXTS, output, strict=True)]
     for row in rows[2:5]:
         row["label"] = "maybe"
     data = write_jsonl(tmp_path / "dev.jsonl", rows)

@@ -190,10 +190,10 @@ def two(tmp_path):
     """Two classifiers of the same labels, one of which says what the other does not, and a file."""
     write_model(tmp_path / "a", heads=("classify",), labels=("no", "yes"))
     model = bert_jax.load(tmp_path / "a")
-    said = model.predict(SMALL_TEXTS)
+    output = model.predict(SMALL_TEXTS)
     head = jax.tree.map(lambda leaf: -leaf, model.params["classify"])
     model.with_params(model.params | {"classify": head}).save(tmp_path / "b")
-    rows = [{"text": text, "label": said[i] if i % 4 else "no"} for i, text in enumerate(SMALL_TEXTS)]
+    rows = [{"text": text, "label": output[i] if i % 4 else "no"} for i, text in enumerate(SMALL_TEXTS)]
     return tmp_path / "a", tmp_path / "b", write_jsonl(tmp_path / "dev.jsonl", rows)
 
 
@@ -266,8 +266,8 @@ def test_a_run_is_calibrated_and_reported_on_examples_it_did_not_learn_from(tmp_
 @pytest.mark.slow
 def test_evaluate_writes_a_report(two, tmp_path):
     a, _, data = two
-    said = evaluate_with_report(tmp_path / "r", a, PredictionEvalConfig(data), command="bert-jax evaluate")
-    assert f"8 examples of {data}: classify" in said.lines[0]
+    output = evaluate_with_report(tmp_path / "r", a, PredictionEvalConfig(data), command="bert-jax evaluate")
+    assert f"8 examples of {data}: classify" in output.lines[0]
     text = (tmp_path / "r" / "report.md").read_text()
     assert "This model was not calibrated." in text and "| scored | 8 |" in text
     (tmp_path / "file").write_text("")

@@ -44,11 +44,11 @@ def test_a_sweep_compiles_once_points_out_what_failed_and_keeps_the_best(begun, 
     run.start_training("configs/classify.py", asked, str(tmp_path / "all"))
     ((_, step, _),) = shared[0].kept
     assert step._cache_size() == 1, "four runs, one shape, one program"
-    said = (tmp_path / "all" / "sweep.md").read_text()
-    assert "| lr=0.005 | " in said and " | 2 | 0 |" in said
-    assert "degenerate: lr=3.0 seed 0: " in said and "degenerate: lr=3.0 seed 1: " in said
+    output = (tmp_path / "all" / "sweep.md").read_text()
+    assert "| lr=0.005 | " in output and " | 2 | 0 |" in output
+    assert "degenerate: lr=3.0 seed 0: " in output and "degenerate: lr=3.0 seed 1: " in output
     assert (tmp_path / "all" / "sweep.png").exists()
-    chosen = said.split("best run: lr=0.005, seed ")[1][0]
+    chosen = output.split("best run: lr=0.005, seed ")[1][0]
     best = tmp_path / "all" / "lr=0.005" / f"seed={chosen}" / "model"
     assert (tmp_path / "all/model/model.safetensors").read_bytes() == (
         best / "model.safetensors"
@@ -75,8 +75,8 @@ def test_a_signal_after_the_last_step_of_a_run_stops_the_runs_after_it(begun, tm
     with pytest.raises(RunStopped) as stopped:
         run.start_training("configs/classify.py", overrides(begun, **changes), str(tmp_path))
     assert stopped.value.args == (signal.SIGTERM,)
-    said = capsys.readouterr().err
-    assert "run 1 of 2" in said and "run 2 of 2" not in said
+    output = capsys.readouterr().err
+    assert "run 1 of 2" in output and "run 2 of 2" not in output
     first = tmp_path / "as_given/seed=0"
     assert (first / "model").exists(), "the first came to its end"
     finished = (first / "checkpoints").stat().st_mtime_ns
@@ -96,7 +96,7 @@ def runs_of(*values, **last) -> list[SweepRun]:
 
 
 @pytest.mark.parametrize(
-    ("runs", "said"),
+    ("runs", "output"),
     [
         (runs_of(0.9, 0.91, 0.9, 0.905), ""),
         (runs_of(0.53, 0.91, 0.9, 0.905), "far from the others, whose median is 0.9025"),
@@ -105,9 +105,9 @@ def runs_of(*values, **last) -> list[SweepRun]:
         (runs_of(0.99, 0.91, 0.9, 0.905), ""),
     ],
 )
-def test_a_degenerate_run_is_pointed_out(runs, said):
+def test_a_degenerate_run_is_pointed_out(runs, output):
     sweep.mark_degenerate(runs)
-    assert runs[0].degenerate_reason.startswith(said) and bool(runs[0].degenerate_reason) == bool(said)
+    assert runs[0].degenerate_reason.startswith(output) and bool(runs[0].degenerate_reason) == bool(output)
     assert not runs[-1].degenerate_reason
 
 

@@ -168,9 +168,9 @@ def test_each_text_is_embedded_once_wherever_it_stands(encoder_path, tmp_path, c
     command += ["--cache", str(tmp_path)]
     data = write_jsonl(tmp_path / "pairs.jsonl", rows)
     assert main([*command, "--data", data, "--output", str(tmp_path / "a.jsonl")]) == 0
-    mined, said = rows_of(tmp_path / "a.jsonl"), capsys.readouterr().err
-    assert f"{len(mined)} groups in" in said
-    assert f"; {30 - len(mined)} anchors with fewer than 2 negatives" in said
+    mined, printed = rows_of(tmp_path / "a.jsonl"), capsys.readouterr().err
+    assert f"{len(mined)} groups in" in printed
+    assert f"; {30 - len(mined)} anchors with fewer than 2 negatives" in printed
     strict = [*command, "--data", data, "--output", str(tmp_path / "none.jsonl"), "--max-score", "-1"]
     assert main(strict) == 1 and "no anchor has enough negatives" in capsys.readouterr().err
     assert not (tmp_path / "none.jsonl").exists()

@@ -19,8 +19,8 @@ def continue_run(workdir, capsys, **changes) -> str:
     """Goes on with the run and returns what it said."""
     task, config = tiny_pretraining(checkpoint_keep=9, **changes)
     train(task, Batches(), config, workdir)
-    said = capsys.readouterr()
-    return said.out + said.err
+    output = capsys.readouterr()
+    return output.out + output.err
 
 
 def assert_same_run(one, other):

@@ -45,8 +45,8 @@ def test_the_answer_is_where_the_file_says_or_at_cls():
     spans = [span_in(example, window) for window in windows]
     assert [span for span in spans if span["starts"]]
     for span, window in zip(spans, windows, strict=True):
-        said = TOKENIZER.tokens(window.input_ids[span["starts"] : span["ends"] + 1])
-        assert said in (["w60", "w61"], ["[CLS]"])
+        output = TOKENIZER.tokens(window.input_ids[span["starts"] : span["ends"] + 1])
+        assert output in (["w60", "w61"], ["[CLS]"])
     # Cut by a window's edge it is in neither half.
     cut = Example(("w1", text), ((text.index("w35 "), "w35 w36 w37"),), "")
     edges = [span_in(cut, window) for window in TOKENIZER.windows([cut.text], max_length=40, overlap=1)[0]]

@@ -72,16 +72,16 @@ def test_sizes_are_those_of_init_and_the_schedule_is_that_of_a_model_that_knows_
 
 
 def test_what_contradicts_init_is_refused(embedder, corpus, capsys, tmp_path):
-    def said(*settings: str, init=embedder) -> str:
+    def output(*settings: str, init=embedder) -> str:
         keys = [f"--config.{key}" for key in (f"init={init}", f"data.corpora={corpus}", *ROWS, *settings)]
         assert main(["train", "--config", PRETRAIN, "--workdir", str(tmp_path / "run"), *keys]) == 1
         return capsys.readouterr().err
 
     # Also the value that it has without `init`.
-    assert "other sizes than the config; set --config.model.hidden_size=32" in said("model.hidden_size=768")
+    assert "other sizes than the config; set --config.model.hidden_size=32" in output("model.hidden_size=768")
     other, words = tmp_path / "other", ENTRIES[:-1]
     write_model(other, ENCODER_CONFIG.replace(vocab_size=len(words)), words=words)
-    assert f"prepare it again with --tokenizer {other}" in said(init=other)
+    assert f"prepare it again with --tokenizer {other}" in output(init=other)
     assert not (tmp_path / "run").exists()
 
 

@@ -105,14 +105,14 @@ def test_the_verb_ranks_documents_for_queries_wherever_they_stand(tmp_path, caps
     )
     command = ["rerank", "--model", str(tmp_path / "judge"), "--input", path]
     assert main(command) == 0
-    out, said = capsys.readouterr()
+    out, output = capsys.readouterr()
     (row,) = map(json.loads, out.splitlines())
     assert row["query"] == "cat" and {one["document"] for one in row["ranked"]} == {"a mat", "cats sat"}
-    assert said == f'{path}: query "query", document "document"\n'
+    assert output == f'{path}: query "query", document "document"\n'
     assert main([*command, "--text", "document", "--text-pair", "query"]) == 0
-    out, said = capsys.readouterr()
+    out, output = capsys.readouterr()
     assert [json.loads(line)["query"] for line in out.splitlines()] == ["a mat", "cats sat"]
-    assert said == f'{path}: query "document", document "query"\n'
+    assert output == f'{path}: query "document", document "query"\n'
 
 
 @pytest.mark.parametrize(

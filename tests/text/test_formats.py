@@ -118,8 +118,8 @@ def test_what_cannot_be_read_is_one_line(name, content, message, tmp_path, capsy
     (tmp_path / name).write_bytes(content)
     command = ["vocab", "--input", str(tmp_path / name), "--output", str(tmp_path / "vocab")]
     assert main(command) == 1
-    said = capsys.readouterr()
-    assert said.err.startswith("bert-jax vocab: ") and message in said.err and said.err.count("\n") == 1
+    output = capsys.readouterr()
+    assert output.err.startswith("bert-jax vocab: ") and message in output.err and output.err.count("\n") == 1
 
 
 def test_wiki_markup():

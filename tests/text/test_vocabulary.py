@@ -44,7 +44,7 @@ def vocab(*arguments) -> int:
 def test_wordpiece_has_bert_special_ids_and_is_deterministic(text, tmp_path, capsys, monkeypatch, cased):
     flags = ["--input", text, "--size", 600, *["--cased"] * cased]
     assert vocab(*flags, "--output", tmp_path / "a") == 0
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     monkeypatch.setenv("RAYON_NUM_THREADS", "1")
     assert vocab(*flags, "--output", tmp_path / "b") == 0
     assert (tmp_path / "a" / "vocab.txt").read_bytes() == (tmp_path / "b" / "vocab.txt").read_bytes()
@@ -55,7 +55,7 @@ def test_wordpiece_has_bert_special_ids_and_is_deterministic(text, tmp_path, cap
     entries = (tmp_path / "a" / "vocab.txt").read_text().split("\n")
     assert any("Ka" in entry for entry in entries) == cased
     assert (tokenizer.ids(["KALO"]) == tokenizer.ids(["kalo"])) != cased
-    assert "tokens per word" in said and "0.000% of the tokens unknown" in said and "UTF-8" not in said
+    assert "tokens per word" in output and "0.000% of the tokens unknown" in output and "UTF-8" not in output
     broken = tmp_path / "broken.txt"
     broken.write_bytes(b"\xff\n" + text.read_bytes())
     assert vocab("--input", broken, "--size", 600, "--output", tmp_path / "c") == 0

@@ -48,13 +48,13 @@ def save_all(checkpoints, positions: dict) -> None:
 
 @pytest.mark.parametrize("kind", DAMAGE)
 def test_a_damaged_newest_checkpoint_is_said_and_set_aside(kind, tmp_path, capsys):
-    damage, said = DAMAGE[kind]
+    damage, printed = DAMAGE[kind]
     checkpoints = Checkpoints(tmp_path, tiny_pretraining()[1].checkpoints)
     save_all(checkpoints, {15: {}, 20: {}})
     damage(tmp_path / "20")
     assert checkpoints.newest_step() == 15
     output = capsys.readouterr().out
-    assert "the checkpoint of step 20 cannot be used: " in output and said in output
+    assert "the checkpoint of step 20 cannot be used: " in output and printed in output
     assert (tmp_path / "20.damaged").is_dir(), "nothing is thrown away"
 
 
@@ -65,8 +65,8 @@ def test_a_run_goes_on_from_the_checkpoint_before_a_damaged_one(finished_run, co
 
 
 def test_a_finished_run_started_again_changes_nothing(finished_run, copied_run, capsys):
-    said = continue_run(copied_run, capsys)
-    assert "already finished, at step 20" in said and "resuming" not in said
+    printed = continue_run(copied_run, capsys)
+    assert "already finished, at step 20" in printed and "resuming" not in printed
     assert metric_lines(copied_run) == metric_lines(finished_run)
     assert [line["step"] for line in metric_lines(copied_run) if line["kind"] == "validation"] == [10, 20]
 
@@ -105,9 +105,9 @@ def test_where_the_best_checkpoint_is_lost_the_next_best_is_kept(tmp_path, monke
         log_evaluate_every=5, checkpoint_keep=9, checkpoint_best_metric="accuracy"
     )
     train(task, Batches(), config, tmp_path)
-    said = "".join(capsys.readouterr())
-    assert "step 10 is the best by accuracy, but" in said and (
-        "accuracy 0 before training, 0.8 at step 15, 0.6 at step 20; kept: the model of step 15\n" in said
+    printed = "".join(capsys.readouterr())
+    assert "step 10 is the best by accuracy, but" in printed and (
+        "accuracy 0 before training, 0.8 at step 15, 0.6 at step 20; kept: the model of step 15\n" in printed
     )
     assert read_kept_metrics(tmp_path / "metrics.jsonl", "accuracy")["step"] == 15
     assert (tmp_path / "model/model.safetensors").is_file()
@@ -121,8 +121,8 @@ def test_a_run_that_makes_the_metric_worse_keeps_the_model_before_training(tmp_p
     task, config = tiny_pretraining(checkpoint_best_metric="accuracy")
     start = jax.device_get(jax.jit(task.init)(jax.random.key(7)))
     train(task, Batches(), config, tmp_path, lambda: start)
-    said = capsys.readouterr().err
-    assert "accuracy 0.9 before training, 0.7 at step 20; kept: the model before training\n" in said
+    printed = capsys.readouterr().err
+    assert "accuracy 0.9 before training, 0.7 at step 20; kept: the model before training\n" in printed
     kept = load(tmp_path / "model").params
     jax.tree.map(np.testing.assert_array_equal, kept["encoder"], start["encoder"])
     task, config = tiny_pretraining(steps=0, checkpoint_best_metric="accuracy")
@@ -163,9 +163,9 @@ def test_a_full_disk_costs_no_more_than_the_checkpoint_that_did_not_fit(finished
             train(task, Batches(plant=plant), config, tmp_path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    said = capsys.readouterr().err
-    assert "the checkpoint of step 15 could not be written" in said
-    assert "the run goes on and tries again in 5 steps, older checkpoints stay" in said
+    printed = capsys.readouterr().err
+    assert "the checkpoint of step 15 could not be written" in printed
+    assert "the run goes on and tries again in 5 steps, older checkpoints stay" in printed
     assert "resuming at step 10\n" in continue_run(tmp_path, capsys)
     assert_same_run(finished_run, tmp_path)
 
@@ -192,9 +192,9 @@ def test_a_model_that_went_on_is_averaged_with_its_start(
     train(task, Batches(), config, tmp_path, lambda: start)
     best = "0.9 at step 10, 0.6 at step 20; best: the model of step 10"
     worst = "0.6 at step 20; best: the model before training"
-    said = capsys.readouterr().err
-    assert f"accuracy 0.8 before training, {best if averaged == 10 else worst}\n" in said
-    assert f"averaged with the model before training (init_share={share:g})" in said
+    printed = capsys.readouterr().err
+    assert f"accuracy 0.8 before training, {best if averaged == 10 else worst}\n" in printed
+    assert f"averaged with the model before training (init_share={share:g})" in printed
     export_checkpoint(tmp_path, tmp_path / "trained", averaged)
     trained, found = (load(tmp_path / name).params["encoder"] for name in ("trained", "model"))
     mean = jax.tree.map(lambda a, b: share * a + (1 - share) * b, start["encoder"], trained)

@@ -15,16 +15,16 @@ def test_a_run_resumes_with_the_kernels_of_its_record(tmp_path, monkeypatch, cap
     monkeypatch.setattr(kernel_choice, "kept_folder", lambda: None)
     whole, resumed = tmp_path / "whole", tmp_path / "resumed"
     plant(monkeypatch, (1, 2))
-    said = continue_run(whole, capsys)
+    output = continue_run(whole, capsys)
     for inputs in ("20 tokens, dropout 0.1", "20 tokens"):  # of the step, and of the evaluation
-        assert said.count(f"attention: short, checked, 2.0 x xla ({inputs})\n") == 1
+        assert output.count(f"attention: short, checked, 2.0 x xla ({inputs})\n") == 1
     shutil.copytree(whole, resumed)
     for step in (15, 20):
         shutil.rmtree(resumed / f"checkpoints/{step}")
     shutil.rmtree(resumed / "model")
     plant(monkeypatch, (2, 1))
-    said = continue_run(resumed, capsys)
-    assert "resuming at step 10" in said and "attention: short, checked, 2.0 x xla" in said
+    output = continue_run(resumed, capsys)
+    assert "resuming at step 10" in output and "attention: short, checked, 2.0 x xla" in output
     assert_same_run(whole, resumed)
 
 

@@ -47,12 +47,12 @@ class Pod:
         os.kill(int((self.folder / str(index) / "pid").read_text()), number)
 
     def wait_for(self, text: str) -> str:
-        said = ""
-        while text not in said:
+        output = ""
+        while text not in output:
             line = self.shell.stdout.readline()
-            assert line, said
-            said += line
-        return said
+            assert line, output
+            output += line
+        return output
 
     def printed(self, index: int) -> str:
         """By all its lives."""
@@ -71,11 +71,11 @@ def test_two_processes_give_what_one_gives_also_when_stopped_and_when_one_was_lo
     one, two = tmp_path / "one", pod.workdir
     assert main(train_command(tmp_path / "corpus", one, **SHORT)[3:]) == 0
     pod.send(signal.SIGTERM, 1, step=12)
-    said = pod.wait_for("run the same command to resume") + pod.wait_for("run the same command to resume")
+    output = pod.wait_for("run the same command to resume") + pod.wait_for("run the same command to resume")
     # Process 0 says so, and once both have ended, the script.
     # A checkpoint is put together from what both have of a step, so both stopped at that one.
     step = max(int(path.name) for path in (two / "checkpoints").iterdir())
-    assert f"stopped at step {step};" in said
+    assert f"stopped at step {step};" in output
     assert 12 <= step < STEPS and (two / f"checkpoints/{step}/manifest.json").exists()
     assert [(pod.folder / f"{index}/exit").read_text() for index in range(2)] == ["143\n", "143\n"]
 
@@ -84,9 +84,9 @@ def test_two_processes_give_what_one_gives_also_when_stopped_and_when_one_was_lo
     assert "host 1 failed (ended 137)" in pod.wait_for("started again")
     assert time.monotonic() - lost_at < 60
     assert not (two / "model").exists()
-    said = pod.shell.communicate(timeout=200)[0]
-    assert pod.shell.returncode == 0, said
-    assert "the run has ended: the model is in" in said
+    output = pod.shell.communicate(timeout=200)[0]
+    assert pod.shell.returncode == 0, output
+    assert "the run has ended: the model is in" in output
     printed = pod.printed(0)
     assert "process 0 lost another of the 2 processes" in printed
     assert f"resuming at step {step}\n" in printed

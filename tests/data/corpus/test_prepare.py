@@ -162,8 +162,8 @@ def test_bad_input_is_one_clear_line(kind, vocabulary, tmp_path, capsys):
     (tmp_path / name).write_bytes(content)
     arguments = ["--input", tmp_path / name, "--tokenizer", vocabulary, "--output", tmp_path / "out", *flags]
     assert run(*arguments) == 1
-    said = capsys.readouterr()
-    assert said.out == "" and said.err.count("\n") == 1 and complaint in said.err
+    printed = capsys.readouterr()
+    assert printed.out == "" and printed.err.count("\n") == 1 and complaint in printed.err
     assert not (tmp_path / "out").exists()
 
 
@@ -183,8 +183,8 @@ def test_odd_input_is_counted_and_said(vocabulary, tmp_path, capsys):
     (tmp_path / "b.txt").write_bytes(b"")
     inputs = ["--input", tmp_path / "a.txt", tmp_path / "b.txt"]
     assert run(*inputs, "--tokenizer", vocabulary, "--output", tmp_path / "out") == 0
-    said = capsys.readouterr().out
-    assert "1 lines of broken UTF-8, bad bytes replaced" in said and "1 empty files" in said
+    printed = capsys.readouterr().out
+    assert "1 lines of broken UTF-8, bad bytes replaced" in printed and "1 empty files" in printed
     assert json.loads((tmp_path / "out" / "manifest.json").read_text())["source"]["broken_lines"] == 1
 
 

@@ -70,8 +70,8 @@ def test_a_full_disk_is_said_and_nothing_is_lost(child, tmp_path):
     start, whole = child
     process = start(tmp_path / "out", 200_000)  # enough for chunks, too little for the corpus
     assert process.wait(100) == 1
-    said = process.stderr.read().decode()
-    assert said.count("\n") == 1 and "File too large" in said and "the same command resumes" in said
+    printed = process.stderr.read().decode()
+    assert printed.count("\n") == 1 and "File too large" in printed and "the same command resumes" in printed
     assert not (tmp_path / "out").exists()
     assert chunks(tmp_path / "out") > 20
     assert start(tmp_path / "out").wait(100) == 0

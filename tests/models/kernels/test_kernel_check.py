@@ -157,7 +157,7 @@ def here(monkeypatch):
 @pytest.mark.ci
 @pytest.mark.parametrize("name", long_except([*WRONG_RUNS, *WRONG_PARTS], ORDINARY))
 def test_what_is_planted_is_found_and_xla_s_is_taken(name, here, monkeypatch, capsys):
-    request, plant, said = (WRONG_RUNS | WRONG_PARTS)[name]
+    request, plant, output = (WRONG_RUNS | WRONG_PARTS)[name]
     if name in WRONG_PARTS:
         plant(monkeypatch)
     else:
@@ -165,7 +165,7 @@ def test_what_is_planted_is_found_and_xla_s_is_taken(name, here, monkeypatch, ca
     with kernels_of(KernelChoices(trains=True)):
         assert [choose_kernel("auto", request) for _ in range(2)] == ["xla"] * 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("attention: xla, flash is not taken: ") and said in line
+    assert line.startswith("attention: xla, flash is not taken: ") and output in line
 
 
 @pytest.mark.ci
