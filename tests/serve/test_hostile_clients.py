@@ -155,7 +155,8 @@ def test_answers_that_nobody_reads_are_thrown_away(server):
     until(lambda: count_connections(server) == len(deaf), PATIENCE)
     for connection in deaf:
         connection.send(LARGE_ANSWER * 4)
-    assert ask(server.port, GOOD).status == 200
+    # On a busy machine the first one waits for their computation longer than the server allows.
+    until(lambda: ask(server.port, GOOD).status == 200, 4 * PATIENCE)
     until(lambda: not count_connections(server), 4 * LATE)
     assert ask(server.port, GOOD).status == 200
     assert server.resident_bytes < memory + 200_000_000
@@ -165,7 +166,9 @@ def test_answers_that_nobody_reads_are_thrown_away(server):
 
 @pytest.mark.ci
 def test_a_client_that_reads_slowly_gets_its_answer(server):
-    with RawConnection(server.port, receive_buffer=65_536) as connection:
+    with RawConnection(
+        server.port, receive_buffer=16_384
+    ) as connection:  # so small that the answer outlasts the loop
         connection.send(LARGE_ANSWER)
         began = time.monotonic()
         while time.monotonic() < began + 1.5 * PATIENCE:
@@ -202,7 +205,7 @@ def test_requests_of_clients_that_left_are_not_computed(server):
     until(lambda: read_metric(server, "te_queue_size") == 0, 5)
     rows = read_metric(server, "te_batch_next_size_sum")
     with RawConnection(server.port) as large:
-        large.send(post(EMBED, {"inputs": ["the"] * 8000}))
+        large.send(post(EMBED, {"inputs": ["the"] * 4000}))
         until(lambda: read_metric(server, "te_queue_size") == 1, 5)
         left = [RawConnection(server.port) for _ in range(40)]
         for connection in left:
@@ -211,9 +214,9 @@ def test_requests_of_clients_that_left_are_not_computed(server):
         for connection in left:
             connection.socket.close()
         until(lambda: read_metric(server, "te_queue_size") <= 1, 5)
-        assert len(large.read_answer().json()) == 8000
+        assert len(large.read_answer().json()) == 4000
     assert ask(server.port, GOOD).status == 200
-    assert read_metric(server, "te_batch_next_size_sum") == rows + 8000 + 1
+    assert read_metric(server, "te_batch_next_size_sum") == rows + 4000 + 1
 
 
 @pytest.mark.parametrize("path", ["/tokenize", "/decode"])
