@@ -61,6 +61,14 @@ def test_the_loop_knows_no_task_by_name():
     assert not of_tasks
 
 
+def test_what_computes_a_step_knows_an_objective_and_no_run():
+    """What a run asks of a task changes no compiled step."""
+    for name in ("objective", "step", "gradient", "state"):
+        known = imports(PACKAGE / "training" / f"{name}.py")
+        of_runs = {other for other in known if other.startswith(("training.task.", "training.opened_run."))}
+        assert not of_runs, f"training/{name}.py imports {of_runs}"
+
+
 def module_name(path: Path) -> str:
     return ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
 

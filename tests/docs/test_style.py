@@ -13,6 +13,23 @@ FOR_USERS = {*bert_jax.__all__, "build", "open"}
 # The arguments of sentence-transformers' `encode`, and the parameters of an estimator of scikit-learn.
 AS_ELSEWHERE = {"inference/embedder.py: encode": 14, "sklearn.py: __init__": 10}
 EMPTY_NAMES = {"found", "each", "said", "one"}  # they name no value
+# A name that is taken again for something that has a word of its own -> that word.
+OTHER_WORDS = {
+    "EncodedExample": "EncodedWindow",
+    "embed_windows": "embed_chunks",
+    "judge": "evaluator, reranker",
+    "kind_of": "vector_form_of",
+    "make_pieces": "make_encoded_windows",
+    "max_pieces": "max_windows",
+    "may_be_missing": "allow_no_answer",
+    "module_kind": "module_type",
+    "own_values": "owned_chunk",
+    "piece_starts": "window_starts",
+    "place": "position, index, location",
+    "places": "positions, indices, locations",
+    "take_place": "replace_directory",
+    "trial": "candidate, eval_config, fold_runs",
+}
 
 
 @cache
@@ -74,6 +91,17 @@ def test_names_say_what_they_hold():
         if name in EMPTY_NAMES
     ]
     assert empty == []
+
+
+def test_one_idea_has_one_word():
+    others = {
+        f"{path.relative_to(PACKAGE)}:{node.lineno}: {name} is called {OTHER_WORDS[name]}"
+        for path, tree in trees().items()
+        for node in ast.walk(tree)
+        for name in [getattr(node, "name", None) or bound_name(node)]
+        if name in OTHER_WORDS
+    }
+    assert others == set()
 
 
 def bound_name(node: ast.AST) -> str | None:

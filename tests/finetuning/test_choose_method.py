@@ -9,8 +9,10 @@ import pytest
 import bert_jax
 from bert_jax.command.main import main
 from bert_jax.finetuning import choose_method, example_splits, finetune_task
+from bert_jax.finetuning.choose_method import Gain
 from bert_jax.finetuning.finetune_task import FinetuneTask
 from bert_jax.inference.text_outcomes import predict_outcomes
+from bert_jax.metrics.intervals import Interval
 from bert_jax.runs.run import FinishedRun, run_from_config
 from bert_jax.tasks import load_config
 from tests.support.tables import write_csv
@@ -50,6 +52,69 @@ def test_it_is_for_texts_that_contrast_may_teach_more(monkeypatch):
     assert not needs_one_fold(run_of(1_500, contrastive=False)), "of several labels, say"
     monkeypatch.setattr(jax, "process_count", lambda: 2)
     assert not needs_one_fold(run_of(1_500))
+
+
+class PredictedFolds:
+    """Folds that a method predicts at once."""
+
+    next_seconds = spent_seconds = 1.0
+
+    def __init__(self, parts, method: str, workdir):
+        self.method, self.seconds, self.outcomes = method, list[float](), method
+
+    def predict_next(self) -> None:
+        self.seconds.append(1.0)
+
+
+@pytest.mark.parametrize(
+    ("expected", "measured", "method", "reason"),
+    [
+        (
+            0.02,
+            -0.04,
+            "contrastive",
+            ": a difference of -0.040 on so few examples may be chance, and it usually gains",
+        ),
+        (
+            0.02,
+            0.0,
+            "contrastive",
+            ": a difference of +0.000 on so few examples may be chance, and it usually gains",
+        ),
+        (0.02, 0.03, "contrastive", ""),
+        (-0.02, -0.04, "linear_probe", ""),
+    ],
+)
+def test_a_choice_that_the_folds_speak_against_has_its_reason(
+    expected, measured, method, reason, monkeypatch, tmp_path, capsys
+):
+    gains = {
+        "contrastive": Gain(expected, 0.03, Interval(measured, measured - 0.08, measured + 0.08)),
+        "finetune": Gain(-0.1, 0.01, Interval(-0.1, -0.12, -0.08)),
+    }
+    monkeypatch.setattr(choose_method, "FoldRuns", PredictedFolds)
+    monkeypatch.setattr(choose_method, "print_method_scores", lambda *_: None)
+    monkeypatch.setattr(choose_method, "usual_gain", lambda *_: Gain(0.05, 0.05))
+    monkeypatch.setattr(
+        choose_method, "gain_after_folds", lambda usual, probe, trained, learnt: gains[trained]
+    )
+    config = SimpleNamespace(
+        method="auto",
+        head_init="linear_probe",
+        data=SimpleNamespace(folds=5),
+        budget_seconds=lambda *_: 100.0,
+    )
+    kind = SimpleNamespace(link="softmax", supports_contrastive=True)
+    task = SimpleNamespace(kind=kind, head="classify", layout=SimpleNamespace(config=None))
+    parts = SimpleNamespace(
+        config=config, task=task, evaluator=SimpleNamespace(examples=range(20)), predicted=range(5), curve=None,
+        covers_all=True, predict_with_probes=lambda workdir: "linear_probe",
+    )  # fmt: skip
+    assert choose_method.choose_method(parts, tmp_path)[0] == method
+    name = choose_method.METHOD_NAMES[method]
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        f"the final model is trained on all examples by {name}{reason}"
+    )
 
 
 @pytest.fixture

@@ -231,6 +231,9 @@ def test_what_cannot_be_promised_is_said_in_a_line_whose_numbers_hold():
     with pytest.raises(BertJaxError, match="0.9.*400") as refusal:
         found.confidence_threshold(0.9)
     best = float(re.search(r"; at most ([\d.]+) is reachable: ask for that", str(refusal.value))[1])
+    assert "label more, give the folds more time by --config.minutes=M or, without folds" in str(
+        refusal.value
+    )
     assert 0.5 < best < 0.9 and 0 < found.confidence_threshold(best) < 1 and len(str(refusal.value)) < 400
     with pytest.raises(BertJaxError, match="cannot be guaranteed"):
         found.confidence_threshold(best + 0.001)

@@ -65,6 +65,17 @@ def test_each_leg_is_scored_by_the_documents_it_finds(folder, capsys):
     assert from_python == found
 
 
+def test_differences_have_a_heading_if_there_are_any(folder, capsys):
+    """An index without a model has keywords alone, which differ from nothing."""
+    assert main(["index", str(folder / "corpus.jsonl"), "--output", str(folder / "words")]) == 0
+    for name, ways in (("words", 1), ("index", 15)):
+        capsys.readouterr()
+        assert main(["evaluate", "--index", str(folder / name), "--data", str(folder)]) == 0
+        printed = capsys.readouterr().out
+        assert printed.count("  keywords ") and printed.count(" - keywords: ") == ways - 1, name
+        assert printed.count("  differences of ndcg@10") == (ways > 1), name
+
+
 @pytest.mark.slow
 def test_a_loaded_reranker_is_measured_as_its_directory(folder, monkeypatch):
     write_model(folder / "judge", heads=("classify",), labels=("LABEL_0",))

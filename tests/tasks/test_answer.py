@@ -11,6 +11,7 @@ from bert_jax.inference.load import load
 from bert_jax.predictions.kinds.answers import Answers, span_in
 from tests.support.finetuning_runs import finetune
 from tests.support.made_up_language import WORDS
+from tests.support.small_models import write_model
 from tests.support.texts import random_texts
 from tests.support.tiny_encoder import TOKENIZER
 
@@ -35,6 +36,18 @@ def test_an_answer_finder_learns(tmp_path, encoder_path):
     ours = load(tmp_path / "run/model")
     assert max(line["f1"] for line in found) > 0.9
     assert ours.answer("w10", "w50 w51 w11 w12 w52", allow_no_answer=True).text == "w11 w12"
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+def test_whether_an_answer_may_be_missing_is_kept_with_the_model(allowed, tmp_path):
+    kind = Answers(allow_no_answer=allowed)
+    write_model(tmp_path / "before", heads=("answer",))
+    model = load(tmp_path / "before")
+    model.layout.hf_config.update(kind.hf_config_keys)
+    model.save(tmp_path / "after")
+    assert json.loads((tmp_path / "after/config.json").read_text())["allow_no_answer"] is allowed
+    again = load(tmp_path / "after")
+    assert again.kind == kind and (again.answer("the ?", "") is None) is allowed
 
 
 def test_the_answer_is_where_the_file_says_or_at_cls():
