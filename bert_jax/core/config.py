@@ -55,12 +55,12 @@ class Range:
 
     @property
     def description(self) -> str:
-        minimum_number, most = f"{self.minimum:,.10g}", f"{self.maximum:,.10g}"
-        wanted = f"more than {minimum_number}" if self.exclusive_minimum else f"{minimum_number} or more"
+        low, high = f"{self.minimum:,.10g}", f"{self.maximum:,.10g}"
+        wanted = f"more than {low}" if self.exclusive_minimum else f"{low} or more"
         if not (self.exclusive_minimum or self.exclusive_maximum or self.maximum == math.inf):
-            wanted = f"between {minimum_number} and {most}"
+            wanted = f"between {low} and {high}"
         elif self.maximum < math.inf:
-            wanted += f" and {'less than' if self.exclusive_maximum else 'at most'} {most}"
+            wanted += f" and {'less than' if self.exclusive_maximum else 'at most'} {high}"
         return wanted if self.sentinel is None else f"{wanted}, or {self.sentinel:g}"
 
 
@@ -96,15 +96,15 @@ def check_ranges(config: "DataclassInstance", where: str = "") -> None:
 
 
 def check_number(value, name: str, is_whole: bool = False, allowed: Range | None = None) -> None:
-    value_type, numbers = ("whole number", Integral) if is_whole else ("number", Real)
+    noun, numbers = ("whole number", Integral) if is_whole else ("number", Real)
     # On a line of its own: after a check in an `if`, mypy would take the value for an Integral or a Real, and reject
     # the comparisons below.
     is_number = isinstance(value, numbers) and not isinstance(value, bool)
     if not is_number:
-        raise BertJaxError(f"{name} must be a {value_type}, not {value!r:.40}")
+        raise BertJaxError(f"{name} must be a {noun}, not {value!r:.40}")
     unlimited = allowed is None or allowed.maximum == math.inf
     if unlimited and not abs(value) <= (MAX_INT if is_whole else MAX_FLOAT):
-        raise BertJaxError(f"{name} must be a finite 32-bit {value_type}, not {value!r:.40}")
+        raise BertJaxError(f"{name} must be a finite 32-bit {noun}, not {value!r:.40}")
     if allowed and value not in allowed:
         raise BertJaxError(f"{name} must be {allowed.description}, not {value!r:.40}")
 

@@ -69,7 +69,7 @@ def count_heads(key, counts: np.ndarray) -> np.ndarray:
 def permute(indices, n: int, key) -> np.ndarray:
     """Apply a keyed permutation of range(n) to `indices`: a shuffle of any size without a buffer.
 
-    A Feistel network permutes range(the next power of four). A value that falls outside range(n) is permute again
+    A Feistel network permutes range(the next power of four). A value that falls outside range(n) is permuted again
     until it falls inside, so the result is a permutation of range(n).
 
     >>> sorted(permute(np.arange(5), 5, random_key("order")).tolist())

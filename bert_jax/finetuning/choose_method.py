@@ -74,8 +74,8 @@ def gain_after_folds(usual: Gain, probe: Outcomes, trained: Outcomes, learnt: fl
     Models of folds learn from much the same examples. With others the difference would vary more than resampling tells:
     by Nadeau and Bengio's correction its variance is 1 + predicted / learnt times as large, of all five folds 2.25.
     """
-    position = {id(example): i for i, example in enumerate(probe.examples)}
-    sums, shared = probe.score_sums, [position[id(example)] for example in trained.examples]
+    index = {id(example): i for i, example in enumerate(probe.examples)}
+    sums, shared = probe.score_sums, [index[id(example)] for example in trained.examples]
     same = ScoreSums(sums.rows[shared], sums.compute_scores)
     measured = difference_intervals(same, trained.score_sums)[probe.kind.best_metric]
     # No error is smaller than one example that may fall otherwise.

@@ -207,15 +207,13 @@ class FoldRuns:
             given, method=method, report=False,
             label_descriptions=given.label_descriptions if parts.descriptions else NONE,
         )  # fmt: skip
-        width, encoded_windows = parts.task.layout.config.hidden_size, len(parts.encoded_windows)
-        rate = given.choose_learning_rate(width, encoded_windows)
+        width, count = parts.task.layout.config.hidden_size, len(parts.encoded_windows)
+        rate = given.choose_learning_rate(width, count)
         self.given = replace(
-            given,
-            steps=given.num_steps(encoded_windows),
-            optimizer=replace(given.optimizer, learning_rate=rate),
+            given, steps=given.num_steps(count), optimizer=replace(given.optimizer, learning_rate=rate)
         )
         self.folds = config.data.folds
-        self.logits: list = [None] * encoded_windows
+        self.logits: list = [None] * count
         self.seconds: list[float] = []  # that each fold took
         self.estimating = 0.0  # seconds that their estimate took, which compiles the step
 
@@ -287,16 +285,16 @@ class FoldRuns:
     def save_predictions(self, directory: Workdir, fold: int, begun: float) -> None:
         """Write the logits of a fold's model for the fold, and its similarities if they are needed."""
         parts, model, path = self.parts, load(directory.model), self.path(fold)
-        encoded_windows = np.flatnonzero(parts.fold_of_window == fold)
+        predicted = np.flatnonzero(parts.fold_of_window == fold)
         wanted = HeadLogits(parts.task.head, len(model.labels), with_vectors=True)
-        outputs = model.run([parts.encoded_windows[i].encoding for i in encoded_windows], wanted)
+        outputs = model.run([parts.encoded_windows[i].encoding for i in predicted], wanted)
         logits, vectors = zip(*outputs, strict=True)
         if model.kind.detects_out_of_scope and parts.covers_all:
             learnt = np.flatnonzero(parts.is_first)[parts.sample_learnt(fold)]
             states = PooledStates("mean", normalize=True)
             known = np.stack(model.run([parts.encoded_windows[i].encoding for i in learnt], states))
             scope = OutOfScopeDetector.from_vectors(known)
-            near = scope.similarity(np.stack(vectors)[parts.is_first[encoded_windows]])
+            near = scope.similarity(np.stack(vectors)[parts.is_first[predicted]])
             with atomic_file(path.with_name(SIMILARITIES)) as new, open(new, "wb") as file:
                 np.save(file, near)
         with atomic_file(path) as new, open(new, "wb") as file:

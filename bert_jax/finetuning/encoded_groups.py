@@ -79,10 +79,10 @@ def compute_teacher_vectors(
 ) -> list[dict[str, np.ndarray]]:
     """Return a dict of the teacher's vectors by text, for the first texts of the groups, for the second, and so on."""
     teacher = load(directory)
-    by_index = []
+    of_texts = []
     for n in range(task.teacher_shape[0]):
         texts = list(dict.fromkeys(group.texts[n] for group in groups))
         embed_chunk = EmbeddingPipeline(teacher, prompt=choose_prompt(teacher.embedder, n))
         vectors = map_texts(texts, embed_chunk)
-        by_index.append(dict(zip(texts, vectors, strict=True)))
-    return by_index
+        of_texts.append(dict(zip(texts, vectors, strict=True)))
+    return of_texts

@@ -46,9 +46,9 @@ class PredictionEvaluator:
 
     def merge_logits(self, logits: list) -> list:
         """Return the raw prediction for each example; None if logits are missing for any of its windows."""
-        raws, encoded_windows = [], iter(logits)
+        raws, remaining = [], iter(logits)
         for example, windows in zip(self.examples, self.windows, strict=True):
-            parts = [next(encoded_windows) for _ in windows.encodings]
+            parts = [next(remaining) for _ in windows.encodings]
             whole = all(part is not None for part in parts)
             raws.append(self.kind.decoder.combine_windows(example.text, windows, parts) if whole else None)
         return raws
@@ -93,17 +93,17 @@ def make_batch_config(
     )
 
 
-def gather_by_example(values, batch: dict, encoded_windows: int):
+def gather_by_example(values, batch: dict, windows: int):
     """Gather values of windows by example: [B, ...] or [B, P, ...], as in the rows -> [N, windows, ...].
 
     If the weight is 0, there is no window, and the result has zeros. Examples come in the order of the batch.
     """
     label_weights = batch["label_weights"]
     values = values.reshape(-1, *values.shape[label_weights.ndim :])
-    count = -(-len(values) // encoded_windows) * encoded_windows
+    count = -(-len(values) // windows) * windows
     # Indices beyond the end are dropped. They differ from each other, too, as `unique_indices` requires.
     beyond = count + jnp.arange(len(values))
     index = jnp.where(label_weights.reshape(-1) > 0, batch[INDEX].reshape(-1), beyond)
     by_index = jnp.zeros((count, *values.shape[1:]), values.dtype)
     by_index = by_index.at[index].set(values, mode="drop", unique_indices=True)
-    return by_index.reshape(-1, encoded_windows, *values.shape[1:])
+    return by_index.reshape(-1, windows, *values.shape[1:])

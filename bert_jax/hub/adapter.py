@@ -267,8 +267,8 @@ def open_adapter(directory: Path) -> Adapter | None:
         return None
     content = read_json(where)
     config = read_json(where, PeftConfig)
-    if (parameter := config.get("peft_type")) != "LORA":
-        raise BertJaxError(f'{where}: adapters of type "{parameter!s:.40}" are not supported, only LORA')
+    if (peft_type := config.get("peft_type")) != "LORA":
+        raise BertJaxError(f'{where}: adapters of type "{peft_type!s:.40}" are not supported, only LORA')
     for key in UNSUPPORTED:
         if content.get(key):
             raise BertJaxError(

@@ -114,7 +114,7 @@ class Layout:
             "multi_vector": MultiVectorSettings,
         }
         used = {
-            name: settings if isinstance(settings, kind) else None for name, kind in settings_types.items()
+            name: settings if isinstance(settings, type_) else None for name, type_ in settings_types.items()
         }
         return replace(self, **used, m3=None)  # type: ignore[arg-type]
 

@@ -115,10 +115,10 @@ class MultiVectorSettings(TextSettings):
         """The inverse of `dataclasses.asdict`, also after JSON, which has no tuples."""
         inner = {"projection": Projection, "expansion": QueryExpansion, "pooling": TokenPooling}
         values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
-        for name, module_type in inner.items():
+        for name, settings_type in inner.items():
             if given := values.get(name):
                 fields = {key: tuple(v) if isinstance(v, list) else v for key, v in given.items()}
-                values[name] = module_type(**fields)
+                values[name] = settings_type(**fields)
         return cls(**values)
 
     def longest(self, task: str, most: int) -> int:

@@ -131,11 +131,11 @@ def read_routes(directory: Path) -> dict[str, list[tuple[str, Path]]]:
     }
 
 
-def find_file(positions: list[Path]) -> Path:
+def find_file(paths: list[Path]) -> Path:
     """Return the first of these files that is there."""
-    if file := next((file for file in positions if file.is_file()), None):
+    if file := next((file for file in paths if file.is_file()), None):
         return file
-    raise BertJaxError(f"{positions[0]} is missing; copy it again from its source")
+    raise BertJaxError(f"{paths[0]} is missing; copy it again from its source")
 
 
 def encoder_folder(directory: Path) -> Path:
@@ -152,7 +152,7 @@ def open_query_weights(folder: Path, open_tokenizer: Callable[[], Tokenizer], en
     """Open the weights of tokens in queries; those of embedding rows without a token are zeros."""
     if listed := read_static_config(folder).get("path"):
         # The path is the author's; the file itself comes with the directory.
-        path = find_file([position / PurePosixPath(listed).name for position in (folder, folder.parent)])
+        path = find_file([parent / PurePosixPath(listed).name for parent in (folder, folder.parent)])
         stored = Tensors(
             {"weight": (entries,)}, {"weight": partial(read_by_token, path, open_tokenizer, entries)}
         )

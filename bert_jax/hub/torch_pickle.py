@@ -357,10 +357,10 @@ def emulate_call(function, arguments) -> Any:
 
 def storage_of(reference) -> Storage:
     """Return the storage of a persistent id: ("storage", its type, its key, the device it was on, its size)."""
-    value_type, name, key, device, count, *view = reference
+    tag, name, key, device, count, *view = reference
     known = isinstance(name, Name) and name.text in STORAGES
     typed = type(key) is str and type(device) is str and type(count) is int
-    if value_type != "storage" or not known or not typed or any(view):
+    if tag != "storage" or not known or not typed or any(view):
         raise BertJaxError("it refers to something that is not a tensor's storage")
     return Storage(key, STORAGES[name.text], count)
 

@@ -67,15 +67,15 @@ def lambda_rank(logits, lists: dict, scale: float) -> Loss:
     """Like `rank_net`, with each pair of documents weighted by its effect on nDCG (NDCG-Loss2++ of LambdaLoss)."""
     is_real, count = lists["label_weights"] > 0, logits.shape[-1]
     labels = jnp.where(is_real, lists["labels"], 0.0)
-    position = 1 + descending_ranks(jnp.where(is_real, jax.lax.stop_gradient(logits), NEVER))
+    ranks = 1 + descending_ranks(jnp.where(is_real, jax.lax.stop_gradient(logits), NEVER))
     best = -jnp.sort(-labels)
     ideal = ((2**best - 1) / jnp.log2(2.0 + jnp.arange(count))).sum(-1, keepdims=True)
     gain = (2**labels - 1) / jnp.maximum(ideal, 1e-10)
-    gap = jnp.abs(position[:, :, None] - position[:, None, :])
+    gap = jnp.abs(ranks[:, :, None] - ranks[:, None, :])
     apart = jnp.where(gap > 0, 1 / jnp.log2(1.0 + jnp.maximum(gap, 1)) - 1 / jnp.log2(2.0 + gap), 0.0)
-    discount = 1 / jnp.log2(1.0 + position)
-    at_positions = jnp.abs(discount[:, :, None] - discount[:, None, :])
-    weights = (MU * apart + at_positions) * jnp.abs(gain[:, :, None] - gain[:, None, :])
+    discount = 1 / jnp.log2(1.0 + ranks)
+    between = jnp.abs(discount[:, :, None] - discount[:, None, :])
+    weights = (MU * apart + between) * jnp.abs(gain[:, :, None] - gain[:, None, :])
     return weighted_pair_loss(logits, lists, scale, weights)
 
 

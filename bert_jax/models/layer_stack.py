@@ -5,6 +5,8 @@ A scan traces one layer, so that a 24-layer model compiles as fast as a 1-layer 
 uses them; unrolled layers have parameters of their own (`unroll_layers`).
 """
 
+from abc import ABC, abstractmethod
+
 import flax.linen as nn
 import flax.struct
 import jax
@@ -34,11 +36,11 @@ REMAT = {
 
 
 @flax.struct.dataclass
-class Carry:
+class Carry(ABC):
     """What is carried from layer to layer, where that is more than the hidden states."""
 
-    def after_layer(self, block: nn.Module, context: Context, layer_type, train: bool) -> "Carry":
-        raise NotImplementedError
+    @abstractmethod
+    def after_layer(self, block: nn.Module, context: Context, layer_type, train: bool) -> "Carry": ...
 
 
 class Layer(nn.Module):

@@ -26,13 +26,8 @@ READS_A_PART = ("dynamic-slice", "slice", "gather")
 WRITES_A_PART = ("dynamic-update-slice", "scatter")
 # Settings of a convolution's window, and their defaults.
 WINDOW = {"size": 1, "pad": 0, "stride": 1, "lhs_dilate": 1, "rhs_dilate": 1}
-RENAMING_OPCODES = (
-    "bitcast",
-    "copy",
-    "convert",
-    "reshape",
-    "transpose",
-)  # the same numbers under another name
+# The same numbers under another name.
+RENAMING_OPCODES = ("bitcast", "copy", "convert", "reshape", "transpose")
 
 
 @dataclass(frozen=True)

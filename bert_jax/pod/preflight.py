@@ -181,8 +181,8 @@ def describe_collectives(collectives: list[dict]) -> list[str]:
     """Describe like collectives together; leave out those of less than 1 MB in all."""
     sizes: dict[tuple, list[float]] = {}
     for collective in collectives:
-        alike = collective["opcode"], collective["axes"], collective["trips"]
-        sizes.setdefault(alike, []).append(collective["bytes"])
+        signature = collective["opcode"], collective["axes"], collective["trips"]
+        sizes.setdefault(signature, []).append(collective["bytes"])
     return [
         f"{len(bytes_)} {opcode} over {axes}, {sum(bytes_) / 1e6:,.1f} MB"
         + (f", {trips} times" if trips > 1 else "")

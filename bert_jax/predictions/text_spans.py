@@ -80,12 +80,12 @@ def is_ideograph(character: str) -> bool:
 
 
 def join_spans(
-    text: str, positions: Sequence[tuple[int, int]], tags: Sequence[str], likely: Sequence[float]
+    text: str, offsets: Sequence[tuple[int, int]], tags: Sequence[str], likely: Sequence[float]
 ) -> list[Span]:
     """Join words at these places to the spans that their tags, with these probabilities, mark."""
     spans: list[tuple[str, int, int, list[float]]] = []
     before = OUTSIDE
-    for (start, end), tag, score in zip(positions, tags, likely, strict=True):
+    for (start, end), tag, score in zip(offsets, tags, likely, strict=True):
         if continues_span(before, tag):
             kind, first, _, scores = spans.pop()
             spans.append((kind, first, end, [*scores, score]))

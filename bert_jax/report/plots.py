@@ -40,8 +40,8 @@ def save_plot(path: Path, size: tuple[float, float], draw: Callable, below: Call
 
 def put_legend_above(axes, columns: int) -> None:
     """Put the legend above the axes, so that it covers nothing."""
-    position = {"loc": "lower center", "bbox_to_anchor": (0.5, 1), "ncols": columns}
-    axes.legend(fontsize=8, frameon=False, **position)
+    legend = {"loc": "lower center", "bbox_to_anchor": (0.5, 1), "ncols": columns}
+    axes.legend(fontsize=8, frameon=False, **legend)
 
 
 def finish_axes(axes, x: str, y: str, legend_columns: int) -> None:
@@ -93,10 +93,10 @@ def bin_by_confidence(likely: np.ndarray, right: np.ndarray) -> tuple[np.ndarray
     >>> [values.tolist() for values in bin_by_confidence(np.array([0.5, 0.51, 1.0]), np.array([True, False, True]))]
     [[0.505, 1.0], [1.0, 1.0], [2, 1]]
     """
-    position = np.minimum((likely * BINS).astype(int), BINS - 1)
-    count = np.bincount(position, minlength=BINS)
+    bins = np.minimum((likely * BINS).astype(int), BINS - 1)
+    count = np.bincount(bins, minlength=BINS)
     kept = count > 0
-    total, hits = (np.bincount(position, values, BINS)[kept] for values in (likely, right.astype(float)))
+    total, hits = (np.bincount(bins, values, BINS)[kept] for values in (likely, right.astype(float)))
     return total / count[kept], hits, count[kept]
 
 

@@ -180,8 +180,8 @@ class DocumentSource:
         if missing := [
             name for name, column in zip(named, match_columns(where, row, named), strict=True) if not column
         ]:
-            extension = NoTextColumn if self.columns.text in missing else BertJaxError
-            raise extension(f"{where} has {no_columns(row, missing)}")
+            error = NoTextColumn if self.columns.text in missing else BertJaxError
+            raise error(f"{where} has {no_columns(row, missing)}")
 
         def column(given: str, usual: Sequence[str]) -> str:
             return next(filter(None, match_columns(where, row, [given] if given else usual)), "")

@@ -148,9 +148,9 @@ def mine_hard_negatives(
     documents = embedder.encode(texts, DOCUMENT_PROMPTS)
     anchors = embedder.encode([group.texts[0] for group in groups], QUERY_PROMPTS)
     own = {text for group in groups for text in group.texts[:2]}
-    position = {text: n for n, text in enumerate(texts) if text in own}
-    right = np.array([position[group.texts[1]] for group in groups])
-    ranked = search_exact(anchors, documents, None, limits.range_max, list_positives(groups, position))
+    index_of = {text: n for n, text in enumerate(texts) if text in own}
+    right = np.array([index_of[group.texts[1]] for group in groups])
+    ranked = search_exact(anchors, documents, None, limits.range_max, list_positives(groups, index_of))
     searches = (
         NegativeSearch(group.texts[0], group.texts[1], near[limits.range_min :], cosines[limits.range_min :])
         for group, (near, cosines) in zip(track(groups, "anchors", "mining"), ranked, strict=True)
@@ -193,16 +193,16 @@ def run_searches(
             search.consider(n, score, limits)
 
 
-def list_positives(groups: Sequence[Group], position: dict[str, int]) -> list[np.ndarray]:
+def list_positives(groups: Sequence[Group], index_of: dict[str, int]) -> list[np.ndarray]:
     """Return, for each group, the indices of the anchors and positives of all groups that share its label, or its
-    anchor if it has no label. `position` holds the index of each that is among the texts."""
+    anchor if it has no label. `index_of` holds the index of each that is among the texts."""
     by_label: dict[str, set[int]] = defaultdict(set)
     for group in groups:
         by_label[group.shared_label or group.texts[0]].update(
-            position[text] for text in group.texts[:2] if text in position
+            index_of[text] for text in group.texts[:2] if text in index_of
         )
-    positions_by_name = {name: np.array(sorted(positions)) for name, positions in by_label.items()}
-    return [positions_by_name[group.shared_label or group.texts[0]] for group in groups]
+    indices_by_name = {name: np.array(sorted(indices)) for name, indices in by_label.items()}
+    return [indices_by_name[group.shared_label or group.texts[0]] for group in groups]
 
 
 @dataclass(frozen=True)

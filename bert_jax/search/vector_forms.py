@@ -19,7 +19,7 @@ from bert_jax.text.truncation import windows_advice
 
 
 @dataclass(frozen=True)
-class VectorKind:
+class VectorForm:
     name: str  # in messages
     flags: tuple[str, ...]  # of `embed` that are for it alone
     open: Callable[..., TextPipeline]  # what computes them, of a model and settings
@@ -94,13 +94,13 @@ def token_columns(vectors: Sequence[np.ndarray], size: int) -> dict[str, Any]:
     return {EMBEDDING: pa.ListArray.from_arrays(np.concatenate([[0], ends]).astype(np.int32), arrays)}
 
 
-DENSE = VectorKind("dense", ("dimensions", "quantize"), EmbeddingPipeline, round_numbers)
-SPARSE = VectorKind(
+DENSE = VectorForm("dense", ("dimensions", "quantize"), EmbeddingPipeline, round_numbers)
+SPARSE = VectorForm(
     "sparse", ("max_active_dims",), SparsePipeline, sparse_to_json, save_sparse, sparse_columns
 )
-TOKENS = VectorKind("token", (), open_token_pipeline, tokens_to_json, save_tokens, token_columns)
+TOKENS = VectorForm("token", (), open_token_pipeline, tokens_to_json, save_tokens, token_columns)
 FORMS = DENSE, SPARSE, TOKENS
 
 
-def vector_form_of(layout: Layout) -> VectorKind:
+def vector_form_of(layout: Layout) -> VectorForm:
     return SPARSE if layout.sparse else TOKENS if layout.multi_vector else DENSE

@@ -134,8 +134,8 @@ class RankingTask(HeadTask):
 
     @property
     def targets(self) -> dict[str, Target]:
-        teacher_target = {"scores": Target("float32")} if self.loss.uses_teacher_scores else {}
-        return self.kind.targets.arrays | {INDEX: Target("int32")} | teacher_target
+        teacher_targets = {"scores": Target("float32")} if self.loss.uses_teacher_scores else {}
+        return self.kind.targets.arrays | {INDEX: Target("int32")} | teacher_targets
 
     def facts(self, run: OpenedRun, directory: Workdir) -> Iterator[Fact]:
         yield from super().facts(run, directory)

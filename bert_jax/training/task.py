@@ -52,7 +52,7 @@ class ModelCard:
 
 @dataclass(frozen=True)
 class Task(Objective, Generic[D]):
-    """An objective with a purpose. Fields that do not change the compiled step are not compared."""
+    """An objective, and what a run asks of it. Fields that do not change the compiled step are not compared."""
 
     finish_inputs: FinishInputs | None = field(default=None, kw_only=True, compare=False)
     model_card: ModelCard | None = field(default=None, kw_only=True, compare=False)

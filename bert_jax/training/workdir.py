@@ -145,11 +145,11 @@ class Workdir:
         """Whether the config goes on with the run for more steps than it was started with."""
         return self.run.exists() and self.read_run()["config"]["steps"] < config.steps
 
-    def refuse_differences(self, differing: list[str], differing_part: str) -> None:
+    def refuse_differences(self, differing: list[str], what: str) -> None:
         if differing:
             more = f" and {len(differing) - 6} more" if len(differing) > 6 else ""
             raise BertJaxError(
-                f"{self.path} was started with other {differing_part}: {'; '.join(differing[:6])}{more}; "
+                f"{self.path} was started with other {what}: {'; '.join(differing[:6])}{more}; "
                 "put them back, or name another --workdir"
             )
 

@@ -23,14 +23,14 @@ class ExampleOrder:
         self,
         corpora: Sequence[Corpus],
         weights: Sequence[float],
-        plan_type: Rows | Pairs,
+        planner: Rows | Pairs,
         plans: int,
         seed: int,
     ):
-        self.corpora, self.weights, self.plan_type, self.plans, self.seed = (
+        self.corpora, self.weights, self.planner, self.plans, self.seed = (
             corpora,
             weights,
-            plan_type,
+            planner,
             plans,
             seed,
         )
@@ -42,7 +42,7 @@ class ExampleOrder:
         with self._lock:  # several threads call this at the same time
             if key not in self._plans:
                 self._plans[key] = load_or_build(
-                    self.corpora[c].train, self.plan_type, self.seed, length, number
+                    self.corpora[c].train, self.planner, self.seed, length, number
                 )
             return self._plans[key]
 
@@ -93,9 +93,7 @@ class ExampleOrder:
 
     def validation_rows(self, length: int):
         """Return the rows of all corpora's held-out plans, the index of each row's corpus, and each row's mask key."""
-        tables = [
-            load_or_build(c.validation, self.plan_type, self.seed, length, 0).table for c in self.corpora
-        ]
+        tables = [load_or_build(c.validation, self.planner, self.seed, length, 0).table for c in self.corpora]
         sizes = [len(table) for table in tables]
         owner = np.repeat(np.arange(len(tables)), sizes)
         example = np.concatenate([np.arange(size) for size in sizes])

@@ -46,19 +46,19 @@ def row_type(spans: int) -> np.dtype:
     return np.dtype([("start", "<u8", spans), ("length", "<u4", spans), ("label", "u1"), ("weight", "u1")])
 
 
-def load_or_build(corpus_split: CorpusSplit, plan_type, seed: int, length: int, number: int) -> SegmentPlan:
+def load_or_build(corpus_split: CorpusSplit, planner, seed: int, length: int, number: int) -> SegmentPlan:
     """Load the plan of these arguments, or build and save it."""
-    # The name of a plan on disk depends on `repr(plan_type)`, so do not rename the class of `plan_type` or its fields.
-    key = random_key("plan", VERSION, corpus_split.identity, plan_type, seed, length, number)
-    path = corpus_split.plans / f"{plan_type.name}-{length}-seed{seed}-{number}-{int(key):016x}.npy"
+    # The name of a plan on disk depends on `repr(planner)`, so do not rename the class of `planner` or its fields.
+    key = random_key("plan", VERSION, corpus_split.identity, planner, seed, length, number)
+    path = corpus_split.plans / f"{planner.name}-{length}-seed{seed}-{number}-{int(key):016x}.npy"
     facts_path = path.with_suffix(".json")
     facts = kept_facts(path, facts_path)
     if facts is None:
         counts: Counter[str] = Counter()
-        with npy_writer(path, row_type(plan_type.spans), shared=True) as rows:
+        with npy_writer(path, row_type(planner.spans), shared=True) as rows:
             for first in range(0, corpus_split.count, BLOCK):
                 documents = np.arange(first, min(first + BLOCK, corpus_split.count))
-                for table, of_table in plan_type.make_rows(corpus_split, length, key, documents):
+                for table, of_table in planner.make_rows(corpus_split, length, key, documents):
                     rows.append(table)
                     counts.update(of_table)
         facts = hashes.seal({"blake2b": file_hash(path), "counts": {**counts, "examples": rows.rows}})

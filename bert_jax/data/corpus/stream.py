@@ -58,12 +58,12 @@ class Stream(BatchSource):
         self.phases = phases(config, steps)
         sizes = [corpus.manifest["counts"]["train"]["tokens"] for corpus in self.corpora]
         weights = config.weights or [float(size) ** config.alpha for size in sizes]
-        plan_type = (
+        planner = (
             Rows(config.max_documents_per_row)
             if config.packed
             else Pairs(config.sentence_objective, config.short_seq_prob)
         )
-        self.order = ExampleOrder(self.corpora, weights, plan_type, config.dupe_factor, seed)
+        self.order = ExampleOrder(self.corpora, weights, planner, config.dupe_factor, seed)
         self.continues = word_continuations(self.tokenizer)
 
     def row_length(self, step: int) -> int:
@@ -90,9 +90,7 @@ class Stream(BatchSource):
             phase = self.phase(start)
             end = stop if phase is self.phases[-1] else min(phase.stop, stop)
             make = self._maker(phase.length, host_index, host_count)
-            types = {
-                name: plan_type for name, (_, plan_type) in self.config.features(1, phase.length).items()
-            }
+            types = {name: dtype for name, (_, dtype) in self.config.features(1, phase.length).items()}
             yield from read_ahead(make, range(start, end), types, self.threads)
             start = end
 

@@ -58,7 +58,7 @@ def read_beir(folder, split: str = "") -> BeirDataset:
     documents = dict(read_beir_texts(folder / CORPUS))
     queries = dict(read_beir_texts(folder / QUERIES))
     relevant: dict[str, dict[str, int]] = {}
-    positions: dict[tuple[str, str], str] = {}
+    locations: dict[tuple[str, str], str] = {}
     path = judgements(folder, split)
     for where, row in tables.read_table_rows(str(path)):
         query, document = (read_name_cell(where, row, column) for column in BEIR_JUDGED)
@@ -71,14 +71,14 @@ def read_beir(folder, split: str = "") -> BeirDataset:
             raise BertJaxError(
                 f"{where} has the grade {grade:g}; grades are whole numbers, 0 for not relevant"
             )
-        first_position, grades = (
-            positions.setdefault((query, document), where),
+        first_location, grades = (
+            locations.setdefault((query, document), where),
             relevant.setdefault(query, {}),
         )
         if grades.setdefault(document, int(grade)) != int(grade):
             raise BertJaxError(
                 f'{where} gives the document "{document}" the grade {grade:g} for the query "{query}", and '
-                f"{first_position} the grade {grades[document]}; keep one of them"
+                f"{first_location} the grade {grades[document]}; keep one of them"
             )
     relevant = {query: grades for query, grades in relevant.items() if max(grades.values()) > 0}
     if not relevant:
@@ -88,11 +88,11 @@ def read_beir(folder, split: str = "") -> BeirDataset:
 
 def read_beir_texts(path: Path) -> Iterator[tuple[str, str]]:
     """Yield (id, title and text joined) of each row. The text may be empty."""
-    positions: dict[str, str] = {}
+    locations: dict[str, str] = {}
     for where, row in tables.read_table_rows(str(path)):
         name = read_name_cell(where, row, BEIR_ID)
-        if positions.setdefault(name, where) != where:
-            raise BertJaxError(f'{where} has the id "{name}" of {positions[name]}; ids must differ')
+        if locations.setdefault(name, where) != where:
+            raise BertJaxError(f'{where} has the id "{name}" of {locations[name]}; ids must differ')
         parts = [
             get_text_cell(where, row, column)
             for column in (BEIR_TITLE, BEIR_TEXT)

@@ -206,7 +206,7 @@ def collate_rows(
     pad: int,
     targets: dict[str, Target],
 ) -> Batch:
-    """Build the arrays of a batch from `rows` of indices into `windows`.
+    """Build the arrays of a batch from `rows` of indices into `encoded_windows`.
 
     A row has at most `max_windows` windows; if that is 1, target arrays have no axis for windows. Texts of a window
     that are encoded separately get `segment_ids` of their own."""

@@ -75,14 +75,14 @@ class Shard:
             message = message.replace(copy, without_options(address))
         if not self.original:
             return message
-        location = re.compile(re.escape(self.source) + r"(?: (row|line) (\d+))?")
+        pattern = re.compile(re.escape(self.source) + r"(?: (row|line) (\d+))?")
 
         def name_location(match: re.Match) -> str:
             return (
                 f"{self.original} {match[1]} {int(match[2]) + self.first_row}" if match[1] else self.original
             )
 
-        return location.sub(name_location, message)
+        return pattern.sub(name_location, message)
 
 
 def list_shards(given: str) -> list[Shard]:

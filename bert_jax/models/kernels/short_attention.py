@@ -113,8 +113,8 @@ def lay_out(qkv, segment_ids, seeds, tables: Mapping, options: KernelOptions):
     lanes = per_program * options.head_size
     groups = width // lanes
 
-    def block(shape: tuple[int, ...], position) -> pl.BlockSpec:
-        return pl.BlockSpec(shape, (lambda g, b: position(b, g)) if tables else position)
+    def block(shape: tuple[int, ...], index_map) -> pl.BlockSpec:
+        return pl.BlockSpec(shape, (lambda g, b: index_map(b, g)) if tables else index_map)
 
     blocks = {
         "bias": block((per_program, 1, 2 * L), lambda b, g: (g, 0, 0)),

@@ -166,9 +166,9 @@ class TagDecoder(Decoder):
         return float(1 - confidence.mean()) if len(confidence) else 0.0
 
     def result_and_confidence(self, raw: TokenLogits, calibration: Calibration) -> tuple[list[Span], float]:
-        indices, logits = join_tokens(raw)
+        offsets, logits = join_tokens(raw)
         tags, scores = self.predict(logits, calibration), self.confidences(logits, calibration)
-        spans = join_spans(raw.text, indices, tags, scores.tolist())
+        spans = join_spans(raw.text, offsets, tags, scores.tolist())
         return spans, min((span.score for span in spans), default=1.0)
 
     def to_record(self, raw, calibration: Calibration, min_confidence: MinConfidence) -> dict[str, Any]:

@@ -73,7 +73,7 @@ class Translations:
         self, locations: Sequence[str], vectors: np.ndarray, others: np.ndarray, name: str
     ) -> SearchResults:
         order, scores = zip(*search_exact(vectors, others[self.kept], None), strict=True)
-        shown = [f"{position}: {text}" for position, text in zip(locations, self.texts, strict=True)]
+        shown = [f"{location}: {text}" for location, text in zip(locations, self.texts, strict=True)]
         return SearchResults(shown, self.others, self.translations, order, scores, name)
 
     def score_rows(self, search: SearchResults) -> np.ndarray:

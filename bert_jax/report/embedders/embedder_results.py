@@ -102,7 +102,7 @@ def picture_file_name(name: str, letter: str) -> str:
     return f"{name}_{letter.lower()}.png" if letter else f"{name}.png"
 
 
-def note_duplicates(items: Sequence[Hashable], positions: Sequence[str], noun: str) -> list[str]:
+def note_duplicates(items: Sequence[Hashable], locations: Sequence[str], noun: str) -> list[str]:
     """Return a note on duplicate items, if there are any.
 
     >>> note_duplicates(["a", "b", "a"], ["row 1", "row 2", "row 3"], "texts")
@@ -113,5 +113,5 @@ def note_duplicates(items: Sequence[Hashable], positions: Sequence[str], noun: s
     if not repeated:
         return []
     (later, earlier), verb = repeated[0], "is a duplicate" if len(repeated) == 1 else "are duplicates"
-    where = f"({'the first: ' * (len(repeated) > 1)}{positions[later]} repeats {positions[earlier]})"
+    where = f"({'the first: ' * (len(repeated) > 1)}{locations[later]} repeats {locations[earlier]})"
     return [f"{len(repeated):,} of {len(items):,} {noun} {verb} of an earlier one {where}"]

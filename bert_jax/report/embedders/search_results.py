@@ -33,12 +33,12 @@ class SearchResults:
         """Build a search from the ids of the documents found for each query; they need not be in the folder."""
         known, grades = judged.documents, judged.relevant.values()
         texts = known | {n: NOT_IN_FOLDER for some in (*ids, *grades) for n in some if n not in known}
-        position = {document: n for n, document in enumerate(texts)}
+        index_of = {document: n for n, document in enumerate(texts)}
         relevant = [
-            [position[n] for n, grade in sorted(some.items(), key=lambda item: -item[1]) if grade > 0]
+            [index_of[n] for n, grade in sorted(some.items(), key=lambda item: -item[1]) if grade > 0]
             for some in grades
         ]
-        order = [np.array([position[n] for n in of_query], int) for of_query in ids]
+        order = [np.array([index_of[n] for n in of_query], int) for of_query in ids]
         return cls(queries, [f"{n}: {text}" for n, text in texts.items()], relevant, order, scores, name)
 
     @cached_property
@@ -63,14 +63,14 @@ class SearchResults:
 
     def relevant_document(self, query: int) -> str:
         """Return the first relevant document found, or the most relevant one if none was found."""
-        position = self.first_ranks[query]
-        if position > DEPTH:
+        rank = self.first_ranks[query]
+        if rank > DEPTH:
             return self.documents[self.relevant[query][0]]
-        return self.documents[self.order[query][position - 1]]
+        return self.documents[self.order[query][rank - 1]]
 
     def describe_rank(self, query: int) -> str:
-        position = self.first_ranks[query]
-        return str(position) if position <= DEPTH else f"not in the first {DEPTH}"
+        rank = self.first_ranks[query]
+        return str(rank) if rank <= DEPTH else f"not in the first {DEPTH}"
 
     def describe_query(self, query: int) -> tuple[str, str, str, str]:
         """Return a query, a document that is relevant to it, the rank of that, and the first document found."""

@@ -22,7 +22,7 @@ class Pair(msgspec.Struct, forbid_unknown_fields=True):
     text_pair: str
 
 
-class OwnQuestion(msgspec.Struct, forbid_unknown_fields=True):
+class QuestionInput(msgspec.Struct, forbid_unknown_fields=True):
     question: str
     context: str
 
@@ -42,7 +42,7 @@ class TagRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class AnswerRequest(msgspec.Struct, forbid_unknown_fields=True):
-    inputs: OwnQuestion | list[OwnQuestion]
+    inputs: QuestionInput | list[QuestionInput]
     allow_no_answer: bool | None = None
     min_precision: Share | None = None
 

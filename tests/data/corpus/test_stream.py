@@ -106,7 +106,7 @@ def test_bytes_are_those_of_before(corpus):
     for changes in KINDS:
         stream = opened(corpus, seed=7, **changes)
         batches = [stream.batch(777), stream.batch(1_100_000), next(stream.validation_batches(64))]
-        plan = max((corpus / "plans" / "train").glob(f"{stream.order.plan_type.name}-64-seed7-0-*.npy"))
+        plan = max((corpus / "plans" / "train").glob(f"{stream.order.planner.name}-64-seed7-0-*.npy"))
         made.append((plan.stem.rsplit("-", 1)[1], *(digest(batch)[:16] for batch in batches)))
     assert made == [
         ("effc3fc1276e3b28", "b6c458ff1e7183dc", "2b29dcd23f5adeb8", "6242d8b17a9f2dab"),
