@@ -30,10 +30,11 @@ if TYPE_CHECKING:  # JAX is imported only where it is needed
 PROBLEM_TYPE = "problem_type"  # Hugging Face's key for what a classifier predicts, such as "regression"
 PREDICTION_KIND = "prediction_kind"  # the kind of predictions, if Hugging Face's keys do not say it
 ALLOW_NO_ANSWER = "allow_no_answer"  # whether the model was trained on questions without an answer
+MAY_BE_MISSING = "may_be_missing"  # the same in the config.json of models that were saved with this key
 STRICT_TAGS = "strict_tags"  # whether no I- or E- began a span in the tags that the model was trained on
 # Keys of config.json that become wrong with a new head.
 HEAD_KEYS = (
-    "id2label", "label2id", PROBLEM_TYPE, PREDICTION_KIND, ALLOW_NO_ANSWER, STRICT_TAGS, *CROSS_ENCODER_KEYS
+    "id2label", "label2id", PROBLEM_TYPE, PREDICTION_KIND, ALLOW_NO_ANSWER, MAY_BE_MISSING, STRICT_TAGS, *CROSS_ENCODER_KEYS
 )  # fmt: skip
 
 

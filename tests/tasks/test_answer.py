@@ -46,6 +46,10 @@ def test_whether_an_answer_may_be_missing_is_kept_with_the_model(allowed, tmp_pa
     model.layout.hf_config.update(kind.hf_config_keys)
     model.save(tmp_path / "after")
     assert json.loads((tmp_path / "after/config.json").read_text())["allow_no_answer"] is allowed
+    (tmp_path / "before/config.json").write_text(
+        json.dumps(json.loads((tmp_path / "before/config.json").read_text()) | {"may_be_missing": allowed})
+    )
+    assert load(tmp_path / "before").kind == kind, "it was saved with the other key"
     again = load(tmp_path / "after")
     assert again.kind == kind and (again.answer("the ?", "") is None) is allowed
 

@@ -10,7 +10,7 @@ from bert_jax.data.examples.columns import AUTODETECT, ExampleColumns, LocatedRo
 from bert_jax.data.examples.example import Example, answers_of
 from bert_jax.data.examples.questions import is_squad_json, iterate_questions, parse_questions, read_questions
 from bert_jax.data.examples.row_packing import Target
-from bert_jax.hub.layout import ALLOW_NO_ANSWER, Layout
+from bert_jax.hub.layout import ALLOW_NO_ANSWER, MAY_BE_MISSING, Layout
 from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.metrics.squad import answer_scores, score_answers
 from bert_jax.predictions.calibration import Calibration, log_odds, sigmoid, softmax
@@ -254,7 +254,8 @@ class Answers(Kind):
 
     @classmethod
     def from_layout(cls, layout: Layout) -> Self:
-        return cls(allow_no_answer=bool(layout.hf_config.get(ALLOW_NO_ANSWER)))
+        keys = layout.hf_config
+        return cls(allow_no_answer=bool(keys.get(ALLOW_NO_ANSWER, keys.get(MAY_BE_MISSING))))
 
     @property
     def hf_config_keys(self) -> dict[str, Any]:
