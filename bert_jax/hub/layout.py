@@ -34,7 +34,8 @@ MAY_BE_MISSING = "may_be_missing"  # the same in the config.json of models that 
 STRICT_TAGS = "strict_tags"  # whether no I- or E- began a span in the tags that the model was trained on
 # Keys of config.json that become wrong with a new head.
 HEAD_KEYS = (
-    "id2label", "label2id", PROBLEM_TYPE, PREDICTION_KIND, ALLOW_NO_ANSWER, MAY_BE_MISSING, STRICT_TAGS, *CROSS_ENCODER_KEYS
+    "id2label", "label2id", PROBLEM_TYPE, PREDICTION_KIND, ALLOW_NO_ANSWER, MAY_BE_MISSING, STRICT_TAGS,
+    *CROSS_ENCODER_KEYS,
 )  # fmt: skip
 
 
