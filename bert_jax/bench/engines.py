@@ -18,7 +18,7 @@ from bert_jax.export.onnx_directory import export_onnx
 from bert_jax.hub.local_directory import resolve_directory
 from bert_jax.hub.onnx_files import AUTO, find_onnx_file
 from bert_jax.hub.tensors import weight_files
-from bert_jax.inference.engine import ENGINES
+from bert_jax.inference.engine import ENGINES, ONNX_ENGINES, installed_onnx_engines
 from bert_jax.metrics.intervals import Interval
 from bert_jax.report.plots import INK, STROKES, put_legend_above, save_plot
 
@@ -42,13 +42,15 @@ class MeasuredEngine:
         return Interval(**self.figures["score"])
 
 
-def measure_engines(models: Sequence[str], data: str, texts: int, picture: str | None, as_json: bool) -> str:
+def measure_engines(
+    models: Sequence[str], data: str, calibration_data: str, texts: int, picture: str | None, as_json: bool
+) -> str:
     """Measure each model by each engine, one after the other, each in a process of its own."""
     with TemporaryDirectory(prefix="bert-jax-") as scratch:
         variants = [
             variant
             for number, model in enumerate(models)
-            for variant in list_variants(model, f"{scratch}/{number}")
+            for variant in list_variants(model, f"{scratch}/{number}", calibration_data)
         ]
         measured = [measure(*variant, data, texts) for variant in track(variants, "engines", "measuring")]
     if picture:
@@ -58,13 +60,15 @@ def measure_engines(models: Sequence[str], data: str, texts: int, picture: str |
     return "\n".join(format_table(measured))
 
 
-def list_variants(model: str, exported: str) -> Iterator[tuple[str, str, str, str]]:
+def list_variants(model: str, exported: str, calibration_data: str) -> Iterator[tuple[str, str, str, str]]:
     """Yield (model, directory, engine, dtype); the model is exported to a new directory."""
     for dtype in ("float32", "bfloat16"):
         yield model, model, "jax", dtype
-    export_onnx(model, exported, AUTO)
-    for dtype in ENGINES["onnxruntime"].dtypes:
-        yield model, exported, "onnxruntime", dtype
+    export_onnx(model, exported, AUTO, calibration_data)
+    for engine in installed_onnx_engines():
+        for dtype in ENGINES[engine].dtypes:
+            if dtype != "int8" or calibration_data or not ENGINES[engine].static_only:
+                yield model, exported, engine, dtype
 
 
 def measure(model: str, directory: str, engine: str, dtype: str, data: str, texts: int) -> MeasuredEngine:
@@ -79,8 +83,8 @@ def measure(model: str, directory: str, engine: str, dtype: str, data: str, text
 
 
 def weight_bytes(directory: str, engine: str, dtype: str) -> int:
-    if engine == "onnxruntime":
-        file = find_onnx_file(Path(directory), dtype)
+    if engine in ONNX_ENGINES:
+        file = find_onnx_file(Path(directory), dtype).path
         return sum(path.stat().st_size for path in file.parent.glob(f"{file.name}*"))
     return sum(file.stat().st_size for file in weight_files(resolve_directory(directory)))
 

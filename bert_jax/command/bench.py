@@ -3,6 +3,7 @@
 import sys
 
 from bert_jax.command.flags import (
+    CALIBRATION_DATA,
     CONFIG,
     JSON,
     find_verbs,
@@ -99,7 +100,7 @@ def search(args):
 
 
 @verb(
-    "quality and speed of models by every engine: JAX, ONNX Runtime, int8",
+    "quality and speed of models by every engine: JAX, ONNX Runtime, OpenVINO, int8",
     "bert-jax bench engines DIR --data dev.csv --picture engines.png",
     flag(
         "models",
@@ -108,6 +109,7 @@ def search(args):
         help="model directories, such as a model and its distilled students",
     ),
     flag("--data", required=True, metavar="FILE", help="labelled data, as `evaluate --data` reads it"),
+    CALIBRATION_DATA,
     flag("--texts", type=positive_integer, default=200, help="number of its texts to time (default 200)"),
     flag(
         "--picture",
@@ -123,7 +125,11 @@ def engines(args):
     require_packages("bench engines", "onnx", "onnxruntime")
     from bert_jax.bench.engines import measure_engines
 
-    print(measure_engines(args.models, args.data, args.texts, args.picture, args.json))
+    print(
+        measure_engines(
+            args.models, args.data, args.calibration_data or "", args.texts, args.picture, args.json
+        )
+    )
 
 
 BENCHES = find_verbs(sys.modules[__name__])

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from bert_jax.command.flags import OUTPUT, flag, positive_integer, verb, whole_number_type
+from bert_jax.command.flags import CALIBRATION_DATA, OUTPUT, flag, positive_integer, verb, whole_number_type
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.output import refuse_output
 
@@ -28,6 +28,7 @@ from bert_jax.core.output import refuse_output
         help="write an int8 file, too: faster, less exact; avx512_vnni: for processors with VNNI, avx2: for others, "
         "auto: for this one",
     ),
+    CALIBRATION_DATA,
     flag(
         "--data", metavar="FILE",
         help="labelled data, as `evaluate --data` reads it: measure what --quantize changes",
@@ -51,6 +52,8 @@ def export(args):
         raise BertJaxError(
             "--data measures what --quantize changes, and other files compute what the model does; leave --data out"
         )
+    if args.calibration_data and not args.quantize:
+        raise BertJaxError("--calibration-data is for an int8 file; add --quantize auto, or leave it out")
     if args.step is not None and args.format != "hf":
         raise BertJaxError(
             f"--step chooses a checkpoint of a run; export it first, then the model to --format {args.format}"
@@ -83,7 +86,7 @@ def write_onnx(args) -> None:
     from bert_jax.export.onnx_directory import export_onnx
     from bert_jax.predictions import calibration
 
-    exact, *quantized = export_onnx(args.directory, args.output, args.quantize)
+    exact, *quantized = export_onnx(args.directory, args.output, args.quantize, args.calibration_data or "")
     print(
         f"{exact.path}: {', '.join(exact.outputs)}; the largest difference from {args.directory} is "
         f"{exact.difference.largest:.1e}"

@@ -197,18 +197,24 @@ LONG = flag(
 )  # fmt: skip
 ENGINE = (
     flag(
-        "--engine", choices=("auto", "jax", "numpy", "onnxruntime"), default="auto",
-        help="compute with JAX, static embeddings with NumPy (auto), or with the ONNX file of a directory that "
-        "`export --format onnx` wrote: onnxruntime (default auto)",
+        "--engine", choices=("auto", "jax", "numpy", "onnxruntime", "openvino"), default="auto",
+        help="compute with JAX, static embeddings with NumPy, and the ONNX file of a directory that "
+        "`export --format onnx` wrote with onnxruntime or openvino (default auto: the first of these that can)",
     ),
     flag(
         "--dtype", choices=("float32", "bfloat16", "int8"), default="float32",
-        help="numbers of the matrix products: bfloat16 for jax, int8 for onnxruntime (default float32)",
+        help="numbers of the matrix products: bfloat16 for jax and openvino, int8 for onnxruntime and openvino "
+        "(default float32)",
     ),
     flag(
         "--batch-invariant", action="store_true", help="compute each text so that its result does not depend on the "
         "others, to the bit; few texts take longer",
     ),
+)  # fmt: skip
+CALIBRATION_DATA = flag(
+    "--calibration-data", metavar="FILE",
+    help="texts of which the ranges of activations stand in the int8 file, which is then faster and more exact: lines "
+    "or a table, as `predict --input` or `embed --input` reads it",
 )  # fmt: skip
 TOKENIZER = flag("--tokenizer", required=True, metavar="DIR", help="vocabulary or model directory")
 INPUT = flag(

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from bert_jax.hub.onnx_files import EMBEDDING, HIDDEN_STATES, TOKEN_VECTORS
 from bert_jax.inference.batching import pad_batch, split_texts
 from bert_jax.inference.computations import HeadLogits, HiddenStates, QueryTokenVectors, SparseVectors
 from bert_jax.inference.encoder import Encoder
+from bert_jax.inference.onnx_session import Session
 from bert_jax.inference.sparse_vectors import stack_vectors
 from bert_jax.inference.text_vectors import (
     EmbeddingPipeline,
@@ -36,14 +37,6 @@ MOST_DIFFERENT = 1e-4  # an output may differ from ours
 class Difference:
     largest: float
     share: float  # the root mean square of the differences, as a share of that of the outputs
-
-
-class Session(Protocol):
-    """An exported model that is opened by the program that runs it."""
-
-    outputs: list[str]
-
-    def run(self, batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]: ...
 
 
 def require_equal_outputs(difference: Difference, program: str, source, output) -> None:

@@ -22,7 +22,6 @@ class HFConfig(TypedDict, total=False):
     problem_type: str | None
     prediction_kind: str | None
     allow_no_answer: bool | None
-    may_be_missing: bool | None
 
 
 def read_hf_config(directory: Path) -> tuple[dict, Path]:

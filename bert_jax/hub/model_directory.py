@@ -36,7 +36,7 @@ from bert_jax.hub.hf_config import CONFIGS, read_hf_config
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.local_directory import resolve_directory
 from bert_jax.hub.modules_beside import folders_beside, open_beside, take_beside, write_text_settings
-from bert_jax.hub.onnx_files import read_source_fingerprint
+from bert_jax.hub.onnx_files import OnnxFile, read_source_fingerprint
 from bert_jax.hub.parameter_mapping import ParameterMapping
 from bert_jax.hub.published_form import MODELING_FILE, modeling_classes, to_hf_config, to_hf_tensors
 from bert_jax.hub.sentence_transformers import PROJECTION
@@ -75,7 +75,7 @@ class ModelDirectory:
     base: "ModelDirectory | None" = None  # the base model of the adapter
     engine: str = "jax"  # that computes the model
     batch_invariant: bool = False  # whether it computes texts so that they do not depend on each other
-    onnx_file: Path | None = None  # that the engine opens, if the weights are in such a file
+    onnx_file: OnnxFile | None = None  # that the engine opens, if the weights are in such a file
 
     @classmethod
     def open(cls, name, *, has_weights: bool = True, base=None, **computed) -> "ModelDirectory":

@@ -25,8 +25,8 @@ class Quantization:
     weights: str  # ONNX Runtime's type of the weights; that of activations is always unsigned
     needs: frozenset[str] = frozenset()  # instructions of which the processor needs one
 
-    def file(self, name: str) -> str:
-        return f"model_{self.weights.lower()}_{name}.onnx"
+    def file(self, name: str, is_static: bool) -> str:
+        return f"model_{'static_' if is_static else ''}{self.weights.lower()}_{name}.onnx"
 
 
 # The fastest first. Without VNNI, sums of two products of unsigned and signed numbers are cut off at 16 bits, so the
@@ -36,6 +36,13 @@ QUANTIZATIONS = {
     "avx2": Quantization("QUInt8"),
 }
 AUTO = "auto"  # the first one that this processor supports
+
+
+@dataclass(frozen=True)
+class OnnxFile:
+    path: Path
+    dtype: str  # that a model computes in with it
+    is_static: bool = False  # whether the ranges of int8 activations stand in it
 
 
 class NoOnnxFile(BertJaxError):
@@ -80,20 +87,19 @@ def choose_quantization(name: str) -> str:
     return name
 
 
-def dtype_of(file: Path) -> str:
-    return "float32" if file.name == Path(ONNX_FILE).name else "int8"
-
-
-def find_onnx_file(directory: Path, dtype: str) -> Path:
-    """Return the file of a model directory that computes in this type of number."""
-    names = [ONNX_FILE] if dtype == "float32" else [
-        str(Path(ONNX_FILE).with_name(QUANTIZATIONS[name].file(name))) for name in usable_quantizations()
+def find_onnx_file(directory: Path, dtype: str, static_only: bool = False) -> OnnxFile:
+    """Return the file of a model directory with which a model computes in this type of number."""
+    files = [OnnxFile(directory / ONNX_FILE, dtype)] if dtype != "int8" else [
+        OnnxFile((directory / ONNX_FILE).with_name(QUANTIZATIONS[name].file(name, is_static)), dtype, is_static)
+        for name in usable_quantizations() for is_static in (True, False)[: 1 if static_only else 2]
     ]  # fmt: skip
-    for name in names:
-        if (directory / name).is_file():
-            return directory / name
-    more = "" if dtype == "float32" else " --quantize auto"
+    for file in files:
+        if file.path.is_file():
+            return file
+    more = "" if dtype != "int8" else " --quantize auto"
+    more += " --calibration-data TEXTS" * static_only
     source = directory if any((directory / name).is_file() for name in FILES) else "DIR"
+    names = [file.path.relative_to(directory).as_posix() for file in files]
     raise NoOnnxFile(
         f"{directory} has no {' or '.join(names)}; `bert-jax export {source} --format onnx{more} --output OUT` writes "
         "it"

@@ -156,8 +156,9 @@ class Encoder(Runner):
 
     def __repr__(self) -> str:
         c, heads = self.config, ", ".join(self.layout.heads) or "none"
-        shape = f"{c.num_hidden_layers} layers of {c.hidden_size}, heads: {heads}, computed in {self.engine.dtype}"
-        return f"<{type(self).__name__} of {self.layout.family.model_type}: {shape}>"
+        shape = f"{c.num_hidden_layers} layers of {c.hidden_size}, heads: {heads}"
+        computed = f"computed in {self.engine.dtype} by {self.engine.name}"
+        return f"<{type(self).__name__} of {self.layout.family.model_type}: {shape}, {computed}>"
 
     @overload
     def encode(
@@ -271,7 +272,7 @@ class Encoder(Runner):
         It has no calibration, origin or scope, because those belong to the old parameters.
 
         >>> model.with_params(model.params)
-        <MaskedLM of bert: 2 layers of 8, heads: mlm, nsp, computed in float32>
+        <MaskedLM of bert: 2 layers of 8, heads: mlm, nsp, computed in float32 by jax>
         """
         from bert_jax.inference.engines.jax import JaxEngine
 

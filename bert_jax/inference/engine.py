@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
 
@@ -10,12 +11,15 @@ from bert_jax.core.config import check_flag
 from bert_jax.core.errors import BertJaxError, suggest_name
 from bert_jax.core.registry import Registry
 from bert_jax.hub.layout import Layout
+from bert_jax.hub.local_directory import resolve_directory
 from bert_jax.hub.model_directory import ModelDirectory
+from bert_jax.hub.onnx_files import read_source_fingerprint
 from bert_jax.inference.batching import BatchShapes
 from bert_jax.inference.computations import ROW_FOR_EACH, Computation
 from bert_jax.text.tokenizer import Tokenizer
 
-AUTO = "auto"  # the usual engine of the model's family
+AUTO = "auto"  # the usual engine of the model's family, or of the file that it was exported to
+ONNX_ENGINES = "onnxruntime", "openvino"  # which are named like the packages
 ENGINES = Registry("bert_jax.inference.engines", "engine", "Engine")
 
 
@@ -29,6 +33,7 @@ class Engine(Protocol):
     bank: Any
     slot: int
     shapes: BatchShapes
+    shares_scale: bool  # of activations, among all texts of a batch
 
     @classmethod
     def open_directory(cls, path, dtype: str, **settings: Any) -> ModelDirectory:
@@ -66,8 +71,7 @@ def open_engine(directory: ModelDirectory) -> Engine:
     """Return the engine of an open directory."""
     engine = ENGINES[directory.engine].from_directory(directory)
     if directory.batch_invariant:
-        # The scale of int8 activations is that of all rows of a batch.
-        engine.shapes = engine.shapes.batch_invariant(one_row=engine.dtype == "int8")
+        engine.shapes = engine.shapes.batch_invariant(one_row=engine.shares_scale)
     return engine
 
 
@@ -80,7 +84,9 @@ def open_directory(
         return path
     check_engine(engine)
     check_flag(batch_invariant, "batch_invariant")
-    if engine == AUTO:
+    if engine == AUTO and (exported := onnx_engine(resolve_directory(path), dtype)):
+        engine = exported
+    elif engine == AUTO:
         path = ModelDirectory.open(path)
         engine = "numpy" if path.layout.is_static else "jax"
     chosen = ENGINES[engine]
@@ -90,6 +96,18 @@ def open_directory(
         )
     directory = chosen.open_directory(path, dtype, attention=attention, remat=remat)
     return replace(directory, engine=engine, batch_invariant=batch_invariant)
+
+
+def onnx_engine(directory: Path, dtype: str) -> str | None:
+    """Return the first installed engine that computes in this type of number, if a directory holds an ONNX file that
+    was exported here, and no other weights."""
+    if read_source_fingerprint(directory) is None:
+        return None
+    return next((name for name in installed_onnx_engines() if dtype in ENGINES[name].dtypes), None)
+
+
+def installed_onnx_engines() -> list[str]:
+    return [name for name in ONNX_ENGINES if find_spec(name)]
 
 
 def check_engine(name: object) -> None:

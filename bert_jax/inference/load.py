@@ -54,9 +54,9 @@ def load(
     With `tokenizer=False` the directory needs no tokenizer.
 
     Static embeddings, of model2vec or sentence-transformers, are computed with NumPy and SciPy, and all other models
-    with JAX. `engine="jax"` computes the former so, too; NumPy does it without importing JAX. `engine="onnxruntime"`
-    computes with the ONNX file of a directory that `bert-jax export --format onnx` wrote, and does not import JAX; with
-    `dtype="int8"`, with the int8 file of --quantize.
+    with JAX. `engine="jax"` computes the former so, too; NumPy does it without importing JAX. What `bert-jax export
+    --format onnx` wrote is computed by ONNX Runtime, without importing JAX, or by OpenVINO with `engine="openvino"`;
+    with `dtype="int8"`, with the int8 file of --quantize, which OpenVINO computes if --calibration-data was given.
 
     With `batch_invariant=True` the result for a text depends on this text alone, to the bit: not on the other texts of
     a call, their number or their order. Few texts then take longer.
@@ -68,7 +68,7 @@ def load(
     with another one.
 
     >>> bert_jax.load(DIR)
-    <MaskedLM of bert: 2 layers of 8, heads: mlm, nsp, computed in float32>
+    <MaskedLM of bert: 2 layers of 8, heads: mlm, nsp, computed in float32 by jax>
     """
     check_number(seed, "seed", is_whole=True, allowed=SEED_RANGE)
     check_flag(tokenizer, "tokenizer")

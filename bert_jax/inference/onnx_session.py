@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
@@ -45,6 +46,16 @@ def read_external_data(path: Path) -> dict[str, bytes]:
     }
 
 
+class Session(Protocol):
+    """An ONNX file that is opened by a program that runs it."""
+
+    path: Path
+    outputs: list[str]
+
+    def run(self, batch: dict[str, np.ndarray], outputs: Sequence[str] = ()) -> dict[str, np.ndarray]:
+        """Return the named outputs, by default all; the batch may hold more than the inputs."""
+
+
 class OnnxSession:
     """An ONNX file on the CPU."""
 
@@ -70,7 +81,6 @@ class OnnxSession:
         self.outputs = [value.name for value in self.session.get_outputs()]
 
     def run(self, batch: dict[str, np.ndarray], outputs: Sequence[str] = ()) -> dict[str, np.ndarray]:
-        """Return the named outputs, by default all; the batch may hold more than the inputs."""
         names = list(outputs) or self.outputs
         read = {name: np.asarray(batch[name], np.int64) for name in self.inputs}
         return dict(zip(names, self.session.run(names, read), strict=True))

@@ -81,13 +81,12 @@ def show(args, compare, *arguments) -> None:
 @verb("int8 files of an embedder: quality and speed with one thread",
       "python -m tests.bench int8 --model DIR --data sts-test.csv --calibrate sts-train.csv",
       MODEL, flag("--data", required=True, metavar="FILE", help="pairs with scores, as STS-B is published"),
-      flag("--calibrate", metavar="FILE", help="pairs whose texts set the scales of static files (default --data)"),
-      against("onnxruntime-static", "onnxruntime-smooth", "openvino"),
+      flag("--calibrate", required=True, metavar="FILE", help="pairs whose texts set the scales of static files"),
       flag("--rounds", type=positive_integer, default=6, help="number of rounds (default 6)"))  # fmt: skip
 def int8(args):
     from tests.bench.int8 import compare_files
 
-    compare_files(args.model, args.data, args.calibrate, args.against, args.rounds)
+    compare_files(args.model, args.data, args.calibrate, args.rounds)
 
 
 @verb("servers of an embedder under the same load",

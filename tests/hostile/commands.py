@@ -101,8 +101,8 @@ RIGHT = {
     "export": ["export", "--output", "{out}/made", "{root}/run"],
     "export adapter": ["export", "--adapter", "{root}/adapter", "--output", "{out}/made", "{root}/masked"],
     "export onnx": [
-        "export", "--format", "onnx", "--quantize", "auto", "--data", "{root}/labelled.jsonl", "--output", "{out}/made",
-        "{root}/classifier",
+        "export", "--format", "onnx", "--quantize", "auto", "--calibration-data", "{root}/lines.txt", "--data",
+        "{root}/labelled.jsonl", "--output", "{out}/made", "{root}/classifier",
     ],
     "export static": [
         "export", "--format", "static", "--dimensions", "3", "--output", "{out}/made", "{root}/masked",
@@ -147,7 +147,8 @@ RIGHT = {
     "bench embed": ["bench", "embed", "--model", "{root}/masked", "--input", "{root}/lines.txt"],
     "bench predict": ["bench", "predict", "--model", "{root}/classifier", "--input", "{root}/lines.txt"],
     "bench engines": [
-        "bench", "engines", "{root}/classifier", "--data", "{root}/labelled.jsonl", "--texts", "2", "--picture",
+        "bench", "engines", "{root}/classifier", "--data", "{root}/labelled.jsonl", "--calibration-data",
+        "{root}/lines.txt", "--texts", "2", "--picture",
         "{out}/made.png",
     ],
     "bench train": ["bench", "train", *train("pretrain", "inspect")[1:]],

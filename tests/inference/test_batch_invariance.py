@@ -1,13 +1,14 @@
 """With batch_invariant, the result for a text has the same bits whatever else is computed with it."""
 
 import pickle
+import shutil
 
 import numpy as np
 import pytest
 
 import bert_jax
 from bert_jax.export.model_graph import make_model
-from bert_jax.export.onnx_directory import save_onnx
+from bert_jax.export.onnx_directory import export_onnx, save_onnx
 from bert_jax.hub.onnx_files import ONNX_FILE
 from bert_jax.inference.batching import BatchShapes
 from bert_jax.models.encoder_config import EncoderConfig
@@ -42,6 +43,7 @@ COMPUTED: dict[str, dict] = {
     "jax": {},
     "bfloat16": {"dtype": "bfloat16"},
     "onnxruntime": {"engine": "onnxruntime"},
+    "openvino": {"engine": "openvino"},
 }
 
 
@@ -81,12 +83,33 @@ def repr_of(result) -> str | bytes:
             ("multi-vector", "onnxruntime"),
             ("embedder", "bfloat16"),
             ("classifier", "onnxruntime"),
+            ("classifier", "openvino"),
         ],
     ),
 )
 def test_a_result_depends_on_its_text_alone(models, name, computed):
     model = bert_jax.load(models / name, batch_invariant=True, **COMPUTED[computed])
     assert count_different(CALLS[name], model, TEXTS) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("ranges", "computed"),
+    [
+        ("of texts", {"engine": "onnxruntime"}),
+        ("of texts", {"engine": "openvino"}),
+        pytest.param("of texts", {"engine": "openvino", "dtype": "bfloat16"}, marks=pytest.mark.long),
+        pytest.param("of a batch", {"engine": "onnxruntime"}, marks=pytest.mark.long),
+    ],
+)
+def test_int8_does_so_too(ranges, computed, models, tmp_path):
+    texts = tmp_path / "texts.txt"
+    texts.write_text("\n".join(TEXTS))
+    source = tmp_path / "source"
+    shutil.copytree(models / "embedder", source, ignore=shutil.ignore_patterns("onnx"))
+    export_onnx(source, tmp_path / "onnx", "auto", str(texts) if ranges == "of texts" else "")
+    model = bert_jax.load(tmp_path / "onnx", batch_invariant=True, **{"dtype": "int8"} | computed)
+    assert count_different(CALLS["embedder"], model, TEXTS) == 0
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ from packaging.requirements import Requirement
 
 import bert_jax
 from bert_jax.core.errors import BertJaxError
+from bert_jax.core.processor import processor_flags
 from bert_jax.export import onnx_directory
 from bert_jax.export.onnx_directory import export_onnx
 from bert_jax.hub import model_directory as hub
@@ -201,7 +202,7 @@ def test_what_the_engine_cannot_do_is_said_in_a_line(exported, tmp_path, monkeyp
         "a new head is computed by the engine jax": lambda: load(directory, head="tag", labels=TAGS),
         "--format onnx --quantize auto --output OUT` writes it": lambda: load(directory, dtype="int8"),
         f"`bert-jax export {ours.directory} --format onnx": lambda: load(ours.directory),
-        "or compute with the file: --engine onnxruntime": lambda: bert_jax.load(directory),
+        "or compute with the file: --engine onnxruntime": lambda: load_with("jax", directory),
         'did you mean "onnxruntime"?': lambda: bert_jax.load(directory, engine="onnxruntim"),
         "gives logits, but last_hidden_state is needed": lambda: tagger.encode("cat"),
     }
@@ -221,6 +222,81 @@ def test_what_the_engine_cannot_do_is_said_in_a_line(exported, tmp_path, monkeyp
 
 def load(directory, **settings):
     return bert_jax.load(directory, engine="onnxruntime", **settings)
+
+
+def load_with(engine, directory, **settings):
+    return bert_jax.load(directory, engine=engine, **settings)
+
+
+def test_openvino_computes_the_same_file(exported, tmp_path, monkeypatch):
+    ours, theirs = exported(embedder=EMBEDDER)
+    texts = tmp_path / "texts.txt"
+    texts.write_text("\n".join(SMALL_TEXTS))
+    export_onnx(ours.directory, tmp_path / "onnx", "auto", str(texts))
+    exact, directory = ours.encode(SMALL_TEXTS), tmp_path / "onnx"
+    model = load_with("openvino", directory)
+    assert "computed in float32 by openvino" in repr(model)
+    assert_close(model.encode(SMALL_TEXTS), exact)
+    for states, same in zip(model.hidden_states(SMALL_TEXTS), ours.hidden_states(SMALL_TEXTS), strict=True):
+        assert_close(states, same)
+    for dtype in ("bfloat16", "int8"):
+        rounded = load_with("openvino", directory, dtype=dtype)
+        difference = np.abs(rounded.encode(SMALL_TEXTS) - exact).max()
+        assert f"computed in {dtype}" in repr(rounded) and difference < 0.1
+        assert difference > 1e-4 or "avx512_bf16" not in processor_flags()
+    copied = pickle.loads(pickle.dumps(rounded))
+    np.testing.assert_array_equal(copied.encode(SMALL_TEXTS), rounded.encode(SMALL_TEXTS))
+    _, classifier = exported("classify", ("bad", "fair", "good"))
+    same = load_with("openvino", classifier.directory)
+    assert_close(same.predict_proba(PAIRS), classifier.predict_proba(PAIRS))
+    with pytest.raises(
+        BertJaxError, match="--quantize auto --calibration-data TEXTS --output OUT` writes it"
+    ):
+        load_with("openvino", theirs.directory, dtype="int8")
+    broken = tmp_path / "broken"
+    shutil.copytree(directory, broken)
+    (broken / "hashes.json").unlink()
+    (broken / "onnx/model.onnx").write_bytes(b"no graph")
+    with pytest.raises(BertJaxError, match="cannot be opened by OpenVINO .*export the model again") as error:
+        load_with("openvino", broken)
+    assert "\n" not in str(error.value)
+    monkeypatch.setitem(sys.modules, "openvino", None)
+    with pytest.raises(BertJaxError, match="the engine openvino needs openvino; install"):
+        load_with("openvino", directory)
+
+
+def test_an_exported_directory_is_computed_by_the_first_engine_that_can(exported, monkeypatch):
+    ours, theirs = exported(embedder=EMBEDDER)
+    opened = {
+        dtype: bert_jax.load(theirs.directory, dtype=dtype) for dtype in ("float32", "bfloat16", "int8")
+    }
+    assert {dtype: model.engine.name for dtype, model in opened.items()} == {
+        "float32": "onnxruntime",
+        "bfloat16": "openvino",
+        "int8": "onnxruntime",
+    }
+    assert bert_jax.load(ours.directory).engine.name == "jax"
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    assert bert_jax.load(theirs.directory).engine.name == "openvino"
+    monkeypatch.setitem(sys.modules, "openvino", None)
+    with pytest.raises(BertJaxError, match="or compute with the file: --engine onnxruntime"):
+        bert_jax.load(theirs.directory)
+
+
+def test_openvino_reports_to_nobody(exported):
+    """By itself, its import starts a process that sends a message."""
+    _, theirs = exported(embedder=EMBEDDER)
+    script = (
+        "import multiprocessing, bert_jax\n"
+        "def refuse(process): raise AssertionError(process)\n"
+        "multiprocessing.Process.start = refuse\n"
+        f"bert_jax.load({str(theirs.directory)!r}, engine='openvino').encode('cat')\n"
+        "import sys; print(sys.modules['openvino_telemetry'])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, env=process_environment(), check=True
+    )
+    assert done.stdout.strip() == "None" and not done.stderr
 
 
 def packages_of_light_sh() -> list[Requirement]:

@@ -57,6 +57,7 @@ class JaxEngine:
     dtypes: ClassVar[tuple[str, ...]] = DTYPES
     bank: Any = None
     slot: int = 0
+    shares_scale: bool = False
 
     def __init__(self, config: EncoderConfig, params: dict):
         self.config, self.dtype = config, config.computed_dtype

@@ -28,6 +28,7 @@ class NumpyEngine:
     dtype = "float32"
     bank: Any = None
     slot: int = 0
+    shares_scale: bool = False
     shapes = BatchShapes(CPU_TOKENS)
 
     def __init__(self, rows: np.ndarray, dense: dict[str, np.ndarray]):

@@ -20,7 +20,7 @@ from bert_jax.hub.onnx_files import (
     HIDDEN_STATES,
     LOGITS,
     TOKEN_VECTORS,
-    dtype_of,
+    OnnxFile,
     find_onnx_file,
 )
 from bert_jax.hub.sentence_transformers import PROJECTION, write_embedder
@@ -38,7 +38,7 @@ from bert_jax.inference.computations import (
     SparseVectors,
     TokenVectors,
 )
-from bert_jax.inference.onnx_session import OnnxSession, require_packages
+from bert_jax.inference.onnx_session import OnnxSession, Session, require_packages
 from bert_jax.models.pooling_weights import POOLING_WEIGHTS
 from bert_jax.text.tokenizer import Tokenizer
 
@@ -59,28 +59,36 @@ class OnnxRuntimeEngine:
     bank: Any = None
     slot: int = 0
     shapes = BatchShapes(CPU_TOKENS, overhead=24)
+    static_only: ClassVar = (
+        False  # whether it computes int8 only with files that hold the ranges of activations
+    )
 
-    def __init__(self, session: OnnxSession, dtype: str, extra_inputs: dict[str, dict[str, np.ndarray]]):
-        self.session, self.dtype, self.extra_inputs = session, dtype, extra_inputs
+    def __init__(self, file: OnnxFile, extra_inputs: dict[str, dict[str, np.ndarray]]):
+        self.session, self.dtype, self.extra_inputs = self.open_session(file), file.dtype, extra_inputs
+        self.shares_scale = file.dtype == "int8" and not file.is_static
+
+    @staticmethod
+    def open_session(file: OnnxFile) -> Session:
+        return OnnxSession(file.path)
 
     @classmethod
     def open_directory(cls, path, dtype: str, **settings: Any) -> ModelDirectory:
         require_packages(f"the engine {cls.name}", cls.name)
         refuse_settings(settings)
         directory = ModelDirectory.open(path, has_weights=False)
-        return replace(directory, onnx_file=find_onnx_file(directory.path, dtype))
+        return replace(directory, onnx_file=find_onnx_file(directory.path, dtype, cls.static_only))
 
     @classmethod
     def from_directory(cls, directory: ModelDirectory) -> Self:
         layout, file = directory.layout, directory.onnx_file
         assert file is not None  # `open_directory` has found it
-        refuse_damage(directory.path, file)
+        refuse_damage(directory.path, file.path)
         extra_inputs: dict[str, dict[str, np.ndarray]] = {PROJECTION: {}, QUERY_WEIGHTS: {}}
         for part in layout.parameter_mappings(True):
             module, *_, name = part.path.split("/")
             if module in extra_inputs:
                 extra_inputs[module][name] = directory.read_parameter(part, 1)
-        return cls(OnnxSession(file), dtype_of(file), extra_inputs)
+        return cls(file, extra_inputs)
 
     @property
     def params(self) -> dict:
