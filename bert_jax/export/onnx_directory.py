@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import onnx
 from onnx.external_data_helper import convert_model_to_external_data
@@ -31,9 +30,11 @@ from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.load import load
 from bert_jax.inference.onnx_session import OnnxSession
 from bert_jax.inference.row_predictor import RowPredictor
+from bert_jax.inference.text_outcomes import OutcomePipeline
 from bert_jax.predictions import calibration, out_of_scope, training_origin
 from bert_jax.predictions.kind import find_kind
 from bert_jax.text.encoding import Encoding
+from bert_jax.text.truncation import TruncationCounter
 
 EXTERNAL_DATA = "model.onnx_data"  # the weights of a model that is too large for one file
 MOST_BYTES = 2**31 - 2**20  # of the weights in one file: protobuf's limit, less room for the rest
@@ -120,15 +121,20 @@ def quantize_file(source: Path, name: str, encodings: Sequence[Encoding], pad: i
     return path
 
 
-def calibration_encodings(model: Encoder, source: str) -> list[Encoding]:
-    """Encode some texts of a file, spread over its first rows."""
-    texts: Iterator[Any] = read_unlabelled(source)
-    if find_kind(model.layout):
-        _, examples = RowPredictor(model).read_input(source, AUTODETECT)
-        texts = (example.text for example in examples)
+def calibration_encodings(model: Encoder, source: str) -> Sequence[Encoding]:
+    """Encode some texts of a file as the model reads them; they are spread over its first rows."""
+    if find_kind(model.layout) is None:
+        return encode(model, exported_head(model.layout), spread(read_unlabelled(source), source))
+    _, examples = RowPredictor(model).read_input(source, AUTODETECT)
+    texts = spread((example.text for example in examples), source)
+    uncounted = TruncationCounter(model.config.max_position_embeddings)
+    return OutcomePipeline(model, model.kind, truncated=uncounted).preprocess(texts).rows
+
+
+def spread(texts: Iterator, source: str) -> list:
     if not (first := list(islice(texts, READ_TEXTS))):
         raise BertJaxError(f"--calibration-data {source} has no text")
-    return encode(model, exported_head(model.layout), first[:: math.ceil(len(first) / CALIBRATION_TEXTS)])
+    return first[:: math.ceil(len(first) / CALIBRATION_TEXTS)]
 
 
 def save_beside(directory: Path, model: Encoder) -> None:

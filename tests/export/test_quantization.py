@@ -28,7 +28,7 @@ from tests.support.small_models import SMALL_CONFIG, SMALL_VOCABULARY
 
 WIDTHS = 6, 5
 CONFIG = SMALL_CONFIG.replace(hidden_size=32, intermediate_size=64)
-TEXTS = ["the cat sat on the mat .", "the mat", "cat cat sat", ". on the cat the mat sat on the cat"]
+TEXTS = ["the cat sat on the mat .", "the mat", "cat cat sat", ". on the cat"]
 
 
 @pytest.fixture
@@ -117,10 +117,12 @@ def test_each_kind_of_model_reads_texts_as_it_predicts_them(head, tmp_path):
     hub.save_model(
         tmp_path / "model", layout, random_params(layout), WordPiece.from_vocabulary(SMALL_VOCABULARY)
     )
-    texts = tmp_path / "texts.csv"
-    columns = "question,context" if head == "answer" else "text"
-    cells = ",the cat sat on the mat" if head == "answer" else ""
-    texts.write_text("\n".join([columns, *(f"{text}{cells}" for text in TEXTS)]))
+    rows = {
+        "answer": ["question,context", *(f"{text},the cat sat on the mat" for text in TEXTS)],
+        "tag": [word.replace(" ", "\n") + "\n" for word in TEXTS],
+    }
+    texts = tmp_path / ("texts.conll" if head == "tag" else "texts.csv")
+    texts.write_text("\n".join(rows.get(head, ["text", *TEXTS])))
     _, rounded = export_onnx(tmp_path / "model", tmp_path / "onnx", "auto", str(texts))
     assert "static" in rounded.path.name and 0 < rounded.difference.share < 0.2
     layers = dense_layers(onnx.load_model(tmp_path / "onnx/onnx/model.onnx"))
