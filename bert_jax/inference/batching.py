@@ -37,6 +37,7 @@ class BatchShapes:
     # Texts share rows of at most so many tokens, or as many as one of them needs. 0: each text has its own row.
     shared: int = 0
     devices: int = 1  # each computes as many rows of a batch
+    row_step: int = 1  # row counts are every power of two, or every second one
     fixed: int = 0  # the tokens of a batch, if its rows of a length have one count; 0: the count varies
 
     def batch_invariant(self, one_row: bool = False) -> "BatchShapes":
@@ -63,7 +64,8 @@ class BatchShapes:
         """
         lengths = [*lengths]
         if self.shared and texts > 1 and min(lengths) <= self.shared // 2:
-            lengths += range(min(lengths), self.shared + 1)
+            together = texts * max(SHORTEST, *lengths)
+            lengths += range(min(lengths), min(self.shared, together) + 1)
         return sorted({self.padded_length(length, longest) for length in lengths})
 
     def most_texts(self, length: int) -> int:
@@ -79,12 +81,13 @@ class BatchShapes:
         """
         count = self.devices
         most = max(1, (self.fixed or self.tokens) // (count * length)) if length > self.shared // 2 else 1
+        powers = [count << n for n in range(0, most.bit_length(), self.row_step)]
         if self.fixed:
             # A power of two: a product with few columns computes the last of other numbers of rows differently.
-            return [count << most.bit_length() - 1]
+            return powers[-1:]
         if not self.lengths:
             return range(count, count * most + 1, count)
-        return sorted({count << n for n in range(most.bit_length())} | {count * most})
+        return sorted({*powers, count * most})
 
 
 def tokens_per_batch() -> int:

@@ -2,12 +2,13 @@
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache, singledispatch
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 import jax
 import jax.numpy as jnp
@@ -99,7 +100,8 @@ class Shapes(NamedTuple):
         return jax.tree.unflatten(self.structure, self.leaves)
 
 
-PROGRAMS: dict[tuple, Future[Program]] = {}  # all that were compiled; models of equal shapes share them
+# Those of all models; models of equal shapes share them. Each is forgotten when no model has it any more.
+PROGRAMS: MutableMapping[tuple, Future[Program]] = WeakValueDictionary()
 
 
 def compile_program(
@@ -107,12 +109,13 @@ def compile_program(
 ) -> Future[Program]:
     """Return the program, which is perhaps still being compiled. It is kept for later processes."""
     key = computation, config, params, batch
-    if key not in PROGRAMS or PROGRAMS[key].cancelled():
+    program = PROGRAMS.get(key)
+    if program is None or program.cancelled():
         file = program_file(key, BLOCKS[config.block])
         if kept := file and load_program(file):
-            PROGRAMS[key] = Future()
-            PROGRAMS[key].set_result(kept)
-            return PROGRAMS[key]
+            PROGRAMS[key] = program = Future()
+            program.set_result(kept)
+            return program
         # It is traced here, because JAX's settings may be those of this thread.
         run = map_over_devices(program_of(computation, config), params.leaves[0].sharding)
         if file and not os.access(file.parent, os.W_OK):
@@ -122,8 +125,8 @@ def compile_program(
             run.__name__ = f"program_{token_hex(8)}"
         with note_choices() as kernels:
             lowered = jax.jit(run).lower(params.tree, batch.tree)
-        PROGRAMS[key] = compiler_threads().submit(compile_and_keep, lowered, kernels, file)
-    return PROGRAMS[key]
+        PROGRAMS[key] = program = compiler_threads().submit(compile_and_keep, lowered, kernels, file)
+    return program
 
 
 def compile_and_keep(lowered: jax.stages.Lowered, kernels: dict, file: Path | None) -> Program:

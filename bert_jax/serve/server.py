@@ -133,17 +133,16 @@ def serve_models(
 
 
 def serving_shapes(shapes: BatchShapes) -> BatchShapes:
-    """Return every other length, because all programs are compiled before the first request; once they are, the number
-    of batches matters little. Batches of fixed rows have one program for each length already.
+    """Return every other length and every other number of rows, because all programs are compiled and in memory; with
+    them, the number of batches matters little. Batches of fixed rows have one program for each length already.
 
     >>> serving_shapes(BatchShapes(1024, (8, 12, 16, 20, 24))).lengths
     (8, 16, 24)
     """
     if shapes.fixed:
         return shapes
-    return replace(
-        shapes, lengths=shapes.lengths[::-1][::2][::-1], overhead=shapes.overhead or shapes.tokens // 16
-    )
+    overhead = shapes.overhead or shapes.tokens // 16
+    return replace(shapes, lengths=shapes.lengths[::-1][::2][::-1], row_step=2, overhead=overhead)
 
 
 @contextmanager

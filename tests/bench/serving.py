@@ -24,11 +24,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bert_jax.core.errors import BertJaxError
+from bert_jax.export.onnx_directory import export_onnx
 
 CLIENTS = 64  # that wait for answers at a time
 MANY = 32  # texts of a large request
 OUR_PATH = "/v1/embeddings"
 STARTS = 600  # seconds within which a server must have started
+RESTING = 10  # hundredths of a second of CPU time, in two seconds
 UNITS = {"us": 1e-3, "ms": 1.0, "s": 1e3, "m": 6e4}
 BODIES = """
 local bodies = {%s}
@@ -71,6 +73,8 @@ def our_engines(model: str, exported: str) -> dict[str, tuple[str, str, str]]:
         "jax bfloat16": (model, "jax", "bfloat16"),
         "onnxruntime float32": (exported, "onnxruntime", "float32"),
         "onnxruntime int8": (exported, "onnxruntime", "int8"),
+        "openvino bfloat16": (exported, "openvino", "bfloat16"),
+        "openvino int8": (exported, "openvino", "int8"),
     }
 
 
@@ -119,10 +123,25 @@ def running(side: Side) -> Iterator[Side]:
         )
         try:
             wait_until_it_answers(side, log)
+            wait_until_it_rests(side)
             yield side
         finally:
             side.process.terminate()
             side.process.wait(60)
+
+
+def wait_until_it_rests(side: Side) -> None:
+    """Wait until nothing is compiled any more."""
+    assert side.process is not None
+    used, before = used_ticks(side.process.pid), -RESTING
+    while used - before >= RESTING:
+        time.sleep(2)
+        before, used = used, used_ticks(side.process.pid)
+
+
+def used_ticks(pid: int) -> int:
+    """Return the CPU time that a process has used, in hundredths of a second."""
+    return sum(map(int, Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13]))
 
 
 def wait_until_it_answers(side: Side, log) -> None:
@@ -235,8 +254,9 @@ def compare_servers(
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         exported = str(folder / "exported")
-        export = [sys.executable, "-m", "bert_jax", "export", model, "--format", "onnx", "--quantize", "auto"]
-        subprocess.run([*export, "--output", exported], check=True, capture_output=True)
+        calibration_data = folder / "texts.txt"
+        calibration_data.write_text("\n".join(texts), "utf-8")
+        export_onnx(model, exported, "auto", str(calibration_data))
         ours = {name: of for name, of in our_engines(model, exported).items() if not only or name in only}
         sides = []
         if peer:

@@ -1,5 +1,6 @@
 """How rows are divided into batches."""
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -42,7 +43,8 @@ def test_batches_take_the_least_time(shapes):
 
 def test_without_a_cost_of_a_batch_there_are_as_few_as_possible():
     assert list(split_rows([40] * 33, CPU_SHAPES)) == [(0, 25), (25, 8)]
-    assert list(split_rows([20] * 33, CPU_SHAPES)) == [(0, 51)]
-    served = serving_shapes(CPU_SHAPES)
-    assert list(split_rows([20] * 33, served)) == [(0, 32), (32, 1)]
-    assert list(split_rows([20] * 31, served)) == [(0, 32)]
+    apart = replace(CPU_SHAPES, shared=0)
+    assert list(split_rows([20] * 33, apart)) == [(0, 51)]
+    served = serving_shapes(apart)
+    assert list(split_rows([20] * 33, served)) == [(0, 16), (16, 16), (32, 1)]
+    assert list(split_rows([20] * 31, served)) == [(0, 16), (16, 16)]

@@ -29,10 +29,10 @@ from bert_jax.models.encoder_config import DTYPES, EncoderConfig
 from bert_jax.models.mesh import AXES, ROWS, platform
 from bert_jax.text.tokenizer import Tokenizer
 
-# A CPU pays for every token of padding. An accelerator compiles each program for seconds, and texts share its rows: 128
-# tokens hold several short texts with little padding, and attention costs more in longer rows.
+# A CPU pays for every token of padding, and an accelerator compiles each program for seconds. Short texts share rows,
+# which then hold little padding; attention costs more in longer rows.
 CPU_SHAPES = BatchShapes(
-    CPU_TOKENS, (*range(8, 64, 4), *range(64, 128, 8), *range(128, 256, 16), *range(256, 513, 32))
+    CPU_TOKENS, (*range(8, 64, 4), *range(64, 128, 8), *range(128, 256, 16), *range(256, 513, 32)), shared=64
 )
 ACCELERATOR_SHAPES = BatchShapes(
     ACCELERATOR_TOKENS, (*range(16, 128, 16), *range(128, 256, 32), *range(256, 513, 64)), shared=128
@@ -50,6 +50,9 @@ def local_mesh() -> Mesh | None:
     if len(devices) == 1 or jax.config.jax_default_device:
         return None
     return Mesh(np.array(devices).reshape(-1, 1, 1), AXES, axis_types=(AxisType.Auto,) * 3)
+
+
+MOST_PROGRAMS = 128  # that a model has in memory: those that it used last
 
 
 class JaxEngine:
@@ -103,11 +106,13 @@ class JaxEngine:
 
     def program(self, computation: Computation, batch: dict) -> Future[Program]:
         key = computation, *((name, array.shape) for name, array in batch.items())
-        program = self.programs.get(key)
+        program = self.programs.pop(key, None)
         if program is None or program.cancelled():
             params = Shapes.of(self.params_for(computation), self.replicated)
             program = compile_program(computation, self.config, params, Shapes.of(batch, self.by_rows))
-            self.programs[key] = program
+        self.programs[key] = program  # the one that was used last stands last
+        if len(self.programs) > MOST_PROGRAMS:
+            self.programs.pop(next(iter(self.programs)), None)  # another thread may do the same
         return program
 
     def params_for(self, computation: Computation) -> dict:
