@@ -9,7 +9,7 @@ from typing import TypeVar
 from bert_jax.core.terminal import IS_SILENT, RUN_PREFIX, is_notebook, print_line
 
 BAR_AFTER = 2.0  # seconds until a bar shows
-LINE_AFTER = 30.0  # seconds until the first line
+LINE_AFTER = 5.0  # seconds until the first line
 LONGEST_GAP = 600.0  # seconds between two lines; the gaps grow up to this
 Item = TypeVar("Item")
 

@@ -28,7 +28,7 @@ from bert_jax.inference.computations import (
     PooledStates,
 )
 from bert_jax.inference.engine import Engine, open_directory, open_engine
-from bert_jax.inference.runner import ModelInputs, Runner, TextPipeline
+from bert_jax.inference.runner import TRAINED_BY, ModelInputs, Runner, TextPipeline
 from bert_jax.inference.streaming import TextOrPair, Texts, TextStream, Vectors, map_texts, vector_stacker
 from bert_jax.models.pooling_weights import POOLINGS
 from bert_jax.predictions import calibration as calibrations
@@ -126,10 +126,13 @@ class Encoder(Runner):
         """
         directory = open_directory(path, engine, dtype, attention, remat, batch_invariant)
         if not cls.accepts(directory.layout):
-            name = class_name_for(directory.layout)
+            name, advice = class_name_for(directory.layout), ""
+            for head in CLASS_HEADS.get(cls.__name__, ())[:1]:
+                config = TRAINED_BY.get(head, head)
+                advice = f", or train another from it: bert-jax train --config {config} --config.init={path}"
             raise BertJaxError(
-                f"{path} is not opened by bert_jax.{cls.__name__} but by bert_jax.{name}; call {name}.load, or "
-                "bert_jax.load for any model"
+                f"{path} is not opened by bert_jax.{cls.__name__} but by bert_jax.{name}; call {name}.load, "
+                f"bert_jax.load for any model{advice}"
             )
         return cls.from_directory(directory, tokenizer)
 

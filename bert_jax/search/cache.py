@@ -5,7 +5,7 @@ list of their starts. A file is written atomically and never changed, so an inte
 commands may fill the same folder.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -23,6 +23,7 @@ from bert_jax.search.ragged_rows import RaggedRows
 from bert_jax.search.vector_files import gather_rows
 
 KEY = np.dtype("S16")
+PARTS = 8  # in which the contents of a file are computed; progress is shown after each
 
 
 def content_keys(contents: Sequence) -> np.ndarray:
@@ -68,10 +69,13 @@ class RowCache:
         absent = np.flatnonzero(self.key_index.find(keys) < 0)
         missing = absent[np.sort(np.unique(keys[absent], return_index=True)[1])]  # without duplicate keys
         with Progress(self.unit, len(missing)) as progress:
-            for block in (missing[first : first + size] for first in range(0, len(missing), size)):
+            for block in split(missing, size):
                 # A resumed run computes the same contents together, so that its results are bit-identical.
-                self.write_file(keys[block], compute([contents[i] for i in block]))
-                progress.advance(len(block))
+                rows = []
+                for part in split(block, -(-size // PARTS)):
+                    rows.append(compute([contents[i] for i in part]))
+                    progress.advance(len(part))
+                self.write_file(keys[block], np.concatenate(rows))
         if len(missing):
             self.key_index = KeyIndex([file.keys for file in self.files])
         return CachedRows(self.key_index.find(keys), self.key_index, tuple(self.files))
@@ -85,6 +89,10 @@ class RowCache:
             np.save(content, array)
         write_atomically(path, content.getvalue(), shared=True)
         self.files.append(open_file(path))
+
+
+def split(numbers: np.ndarray, size: int) -> Iterator[np.ndarray]:
+    yield from (numbers[first : first + size] for first in range(0, len(numbers), size))
 
 
 @dataclass(frozen=True)

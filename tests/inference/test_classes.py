@@ -77,6 +77,8 @@ def test_each_class_opens_its_own_directory_and_refuses_others(directories, name
         assert "\n" not in message
         if other != "Embedder":
             assert f"is not opened by bert_jax.{other} but by bert_jax.{name}" in message
+        advice = {"Tagger": "--config tag --config.init", "MaskedLM": "--config pretrain --config.init"}
+        assert advice.get(other, "") in message
 
 
 @pytest.mark.slow

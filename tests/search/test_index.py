@@ -199,7 +199,7 @@ KILLED = """
 import os, pathlib, random, signal, sys, traceback
 from bert_jax.search import cache, index_manifest
 from tests.support import indexes
-cache.tokens_per_batch = lambda: 8
+cache.tokens_per_batch, cache.PARTS = lambda: 8, 1
 KILLS = {
     "encode": (indexes, "token_rows", 4),
     "commit": (index_manifest, "write_index_manifest", 1),
