@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -246,6 +247,9 @@ def test_openvino_computes_the_same_file(exported, tmp_path, monkeypatch):
         assert difference > 1e-4 or "avx512_bf16" not in processor_flags()
     copied = pickle.loads(pickle.dumps(rounded))
     np.testing.assert_array_equal(copied.encode(SMALL_TEXTS), rounded.encode(SMALL_TEXTS))
+    with ThreadPoolExecutor(8) as threads:
+        for vectors in threads.map(lambda _: model.encode(SMALL_TEXTS), range(200)):
+            assert_close(vectors, exact)
     _, classifier = exported("classify", ("bad", "fair", "good"))
     same = load_with("openvino", classifier.directory)
     assert_close(same.predict_proba(PAIRS), classifier.predict_proba(PAIRS))

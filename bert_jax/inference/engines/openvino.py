@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from threading import Lock
 from typing import Any, ClassVar
 
 import numpy as np
@@ -31,6 +32,7 @@ class OpenVinoSession:
         import openvino
 
         self.path, core = file.path, openvino.Core()
+        self.lock = Lock()  # a compiled model computes one batch at a time, on all cores
         settings: dict[str, Any] = {
             "INFERENCE_PRECISION_HINT": PRECISIONS[file.dtype],
             "INFERENCE_NUM_THREADS": threads_of_environment() or cores(),
@@ -48,7 +50,9 @@ class OpenVinoSession:
         self.outputs = [name for value in self.model.outputs for name in value.names]  # and of inner values
 
     def run(self, batch: dict[str, np.ndarray], outputs: Sequence[str] = ()) -> dict[str, np.ndarray]:
-        computed = self.model({name: np.asarray(batch[name], np.int64) for name in self.inputs})
+        read = {name: np.asarray(batch[name], np.int64) for name in self.inputs}
+        with self.lock:
+            computed = self.model(read)
         return {name: computed[name] for name in outputs or self.outputs}
 
 
