@@ -25,14 +25,14 @@ Batch = Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True)
-class Range:
+class ActivationRange:
     """The smallest and the largest value of each number of a dense layer's input, [D]."""
 
     low: np.ndarray
     high: np.ndarray
 
-    def widen(self, other: "Range") -> "Range":
-        return Range(np.minimum(self.low, other.low), np.maximum(self.high, other.high))
+    def widen(self, other: "ActivationRange") -> "ActivationRange":
+        return ActivationRange(np.minimum(self.low, other.low), np.maximum(self.high, other.high))
 
 
 def quantize_dynamic(source: Path, path: Path, weights: str, external: bool) -> None:
@@ -64,7 +64,7 @@ def dense_layers(model: onnx.ModelProto) -> dict[Value, list[NodeProto]]:
     return layers
 
 
-def measure_ranges(source: Path, batches: Iterable[Batch]) -> dict[Value, Range]:
+def measure_ranges(source: Path, batches: Iterable[Batch]) -> dict[Value, ActivationRange]:
     """Return the ranges of what the dense layers of an ONNX file read."""
     model = onnx.load_model(source, load_external_data=False)
     graph, layers = model.graph, dense_layers(model)
@@ -84,16 +84,16 @@ def measure_ranges(source: Path, batches: Iterable[Batch]) -> dict[Value, Range]
     onnx.save_model(model, path)
     session = OnnxSession(path)
     path.unlink()
-    ranges: dict[Value, Range] = {}
+    ranges: dict[Value, ActivationRange] = {}
     for batch in batches:
         read = session.run(dict(batch))
         for value in layers:
-            seen = Range(read[f"{value}/ReduceMin"], read[f"{value}/ReduceMax"])
+            seen = ActivationRange(read[f"{value}/ReduceMin"], read[f"{value}/ReduceMax"])
             ranges[value] = ranges[value].widen(seen) if value in ranges else seen
     return ranges
 
 
-def quantize_static(model: onnx.ModelProto, ranges: Mapping[Value, Range], weights: str) -> None:
+def quantize_static(model: onnx.ModelProto, ranges: Mapping[Value, ActivationRange], weights: str) -> None:
     """Change a graph to its static int8 form; `weights` is ONNX Runtime's name of their type."""
     initializers = {tensor.name: tensor for tensor in model.graph.initializer}
     before: dict[str, list[NodeProto]] = {}  # nodes that are added before a node, by its name
@@ -115,7 +115,7 @@ def quantize_static(model: onnx.ModelProto, ranges: Mapping[Value, Range], weigh
     model.graph.initializer.extend(tensor for name, tensor in initializers.items() if name in read)
 
 
-def smoothing_factors(activations: Range, kernels: Sequence[np.ndarray]) -> np.ndarray:
+def smoothing_factors(activations: ActivationRange, kernels: Sequence[np.ndarray]) -> np.ndarray:
     """Return what each number of a dense layer's input is divided by, [D]; their geometric mean is 1."""
     ranges = np.maximum(np.maximum(-activations.low, activations.high), LEAST)
     rows = np.maximum(np.max([np.abs(kernel).max(1) for kernel in kernels], axis=0), LEAST)
@@ -141,7 +141,7 @@ class Rounding:
         self.initializers[tensor.name] = tensor
         return tensor.name
 
-    def round_activations(self, value: Value, limits: Range, factors: np.ndarray) -> Value:
+    def round_activations(self, value: Value, limits: ActivationRange, factors: np.ndarray) -> Value:
         """Divide each number by its factor, and round all with one scale."""
         low = min(0.0, float((limits.low / factors).min()))
         high = max(LEAST, float((limits.high / factors).max()))

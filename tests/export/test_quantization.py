@@ -11,7 +11,7 @@ from bert_jax.export.graph import Graph, Output, Scope
 from bert_jax.export.layers import dense
 from bert_jax.export.onnx_directory import export_onnx, save_onnx
 from bert_jax.export.quantization import (
-    Range,
+    ActivationRange,
     dense_layers,
     measure_ranges,
     quantize_static,
@@ -80,7 +80,9 @@ def test_products_are_those_of_rounded_numbers(two_layers, weights, tmp_path):
 
 
 def test_ranges_of_several_batches_are_joined():
-    joined = Range(np.array([-1, 2]), np.array([0, 3])).widen(Range(np.array([0, -2]), np.array([5, 1])))
+    joined = ActivationRange(np.array([-1, 2]), np.array([0, 3])).widen(
+        ActivationRange(np.array([0, -2]), np.array([5, 1]))
+    )
     np.testing.assert_array_equal([joined.low, joined.high], [[-1, -2], [5, 3]])
 
 

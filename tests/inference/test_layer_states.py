@@ -1,7 +1,9 @@
 """What layers compute on the way is what transformers gives; what was warmed up is not compiled again."""
 
+import gc
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from weakref import WeakValueDictionary
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ import pytest
 import bert_jax
 from bert_jax.core.errors import BertJaxError
 from bert_jax.inference import programs
+from bert_jax.inference.engines import jax as jax_engine
 from bert_jax.text.wordpiece import WordPiece
 from tests.support.made_up_language import ENTRIES
 from tests.support.small_models import write_model
@@ -69,6 +72,25 @@ def test_what_was_warmed_up_is_not_compiled_again(tmp_path, monkeypatch):
     assert len(compiled) == 3
     model.classify(["the cat sat"] * 3)
     assert len(compiled) == 4
+
+
+@pytest.mark.slow
+def test_a_model_keeps_the_programs_that_it_used_last(tmp_path, monkeypatch):
+    write_model(tmp_path, heads=("classify",), labels=("good", "bad"))
+    model, other = bert_jax.load(tmp_path), bert_jax.load(tmp_path)
+    monkeypatch.setattr(jax_engine, "MOST_PROGRAMS", 2)
+    monkeypatch.setattr(programs, "PROGRAMS", kept := WeakValueDictionary())
+    short, longer, longest = ["the cat"], ["the cat sat"] * 2, ["the cat sat"] * 3
+    for texts in (short, longer, short, longest):
+        expected = model.predict_proba(texts)
+    lengths = [
+        next(shape[1] for name, shape in key[1:] if name == "input_ids") for key in model.engine.programs
+    ]
+    assert lengths == [8, 24], "of 8, 16 and 24, 16 was not used for longest"
+    gc.collect()
+    assert len(kept) == 2, "nobody has the third any more"
+    np.testing.assert_array_equal(other.predict_proba(longest), expected)
+    assert len(kept) == 2, "the two models share them"
 
 
 @pytest.mark.slow

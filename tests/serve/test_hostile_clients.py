@@ -216,7 +216,8 @@ def test_requests_of_clients_that_left_are_not_computed(server):
         until(lambda: read_metric(server, "te_queue_size") <= 1, 5)
         assert len(large.read_answer().json()) == 4000
     assert ask(server.port, GOOD).status == 200
-    assert read_metric(server, "te_batch_next_size_sum") == rows + 4000 + 1
+    # Before they left, some rows of theirs may have had a place in a batch of the large request.
+    assert read_metric(server, "te_batch_next_size_sum") - (rows + 4000 + 1) < 40 * 10 / 2
 
 
 @pytest.mark.parametrize("path", ["/tokenize", "/decode"])

@@ -38,7 +38,7 @@ from bert_jax.inference.computations import (
     SparseVectors,
     TokenVectors,
 )
-from bert_jax.inference.onnx_session import OnnxSession, Session, require_packages
+from bert_jax.inference.onnx_session import OnnxSession, require_packages
 from bert_jax.models.pooling_weights import POOLING_WEIGHTS
 from bert_jax.text.tokenizer import Tokenizer
 
@@ -59,17 +59,12 @@ class OnnxRuntimeEngine:
     bank: Any = None
     slot: int = 0
     shapes = BatchShapes(CPU_TOKENS, overhead=24)
-    static_only: ClassVar = (
-        False  # whether it computes int8 only with files that hold the ranges of activations
-    )
+    open_session: ClassVar[Any] = staticmethod(lambda file: OnnxSession(file.path))
+    static_only: ClassVar = False  # whether int8 needs a file that holds the ranges of activations
 
     def __init__(self, file: OnnxFile, extra_inputs: dict[str, dict[str, np.ndarray]]):
         self.session, self.dtype, self.extra_inputs = self.open_session(file), file.dtype, extra_inputs
         self.shares_scale = file.dtype == "int8" and not file.is_static
-
-    @staticmethod
-    def open_session(file: OnnxFile) -> Session:
-        return OnnxSession(file.path)
 
     @classmethod
     def open_directory(cls, path, dtype: str, **settings: Any) -> ModelDirectory:

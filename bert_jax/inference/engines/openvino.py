@@ -12,7 +12,7 @@ from bert_jax.core.processor import cores
 from bert_jax.hub.onnx_files import OnnxFile
 from bert_jax.inference.batching import CPU_TOKENS, BatchShapes
 from bert_jax.inference.engines.onnxruntime import OnnxRuntimeEngine
-from bert_jax.inference.onnx_session import Session, threads_of_environment
+from bert_jax.inference.onnx_session import threads_of_environment
 
 # For each new shape of a batch, OpenVINO compiles for some milliseconds.
 SHAPES = BatchShapes(
@@ -60,11 +60,8 @@ class OpenVinoEngine(OnnxRuntimeEngine):
     name: ClassVar = "openvino"
     dtypes: ClassVar[tuple[str, ...]] = ("float32", "bfloat16", "int8")
     shapes = SHAPES
+    open_session: ClassVar[Any] = OpenVinoSession
     static_only: ClassVar = True
-
-    @staticmethod
-    def open_session(file: OnnxFile) -> Session:
-        return OpenVinoSession(file)
 
 
 Engine = OpenVinoEngine
