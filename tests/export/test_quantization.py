@@ -9,6 +9,7 @@ import bert_jax
 from bert_jax.core.errors import BertJaxError
 from bert_jax.export.graph import Graph, Output, Scope
 from bert_jax.export.layers import dense
+from bert_jax.export.model_graph import make_model
 from bert_jax.export.onnx_directory import export_onnx, save_onnx
 from bert_jax.export.quantization import (
     ActivationRange,
@@ -19,11 +20,14 @@ from bert_jax.export.quantization import (
 )
 from bert_jax.hub import model_directory as hub
 from bert_jax.hub.layout import Layout
+from bert_jax.hub.onnx_files import HIDDEN_STATES, OnnxFile
 from bert_jax.hub.sentence_transformers import EmbedderSettings
+from bert_jax.inference.engines.openvino import OpenVinoSession
 from bert_jax.inference.onnx_session import OnnxSession
 from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.text.wordpiece import WordPiece
-from tests.support.onnx_models import random_params
+from tests.support.cases import long_except
+from tests.support.onnx_models import BATCHES, CASES, SmallModel, graph_inputs, random_params, random_texts
 from tests.support.small_models import SMALL_CONFIG, SMALL_VOCABULARY
 
 WIDTHS = 6, 5
@@ -136,3 +140,33 @@ def test_a_file_without_texts_is_refused(embedder, tmp_path):
     with pytest.raises(BertJaxError, match="empty.csv has no text"):
         export_onnx(embedder / "model", tmp_path / "onnx", "auto", str(tmp_path / "empty.csv"))
     assert not (tmp_path / "onnx").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "case", long_except([case for case in CASES if case != "static"], ["albert", "modernbert", "deberta-v2"])
+)
+def test_layers_of_every_family_are_rounded(case, tmp_path):
+    """Those that share their weights, gated ones, and those that read a table of relative positions, too. Static
+    embeddings have no layers."""
+    model = SmallModel.of_case(case)
+    layout, texts = model.with_head(None), random_texts(model.layout)
+    path, rounded = tmp_path / "model.onnx", tmp_path / "rounded.onnx"
+    save_onnx(path, make_model(layout, model.params))
+    batches = [graph_inputs(layout, [texts[number] for number in numbers]) for numbers in BATCHES]
+    ranges, graph = measure_ranges(path, batches), onnx.load_model(path)
+    count = sum(map(len, dense_layers(graph).values()))
+    assert count >= 4 * layout.config.num_hidden_layers
+    quantize_static(graph, ranges, "QInt8")
+    assert not dense_layers(graph), "all of them read rounded numbers"
+    save_onnx(rounded, graph)
+    exact, session = OnnxSession(path), OnnxSession(rounded)
+    other = OpenVinoSession(OnnxFile(rounded, "int8", is_static=True))
+    for batch in batches:
+        real = batch["attention_mask"] > 0
+        (states,), (found,), (same,) = (
+            some.run(batch, [HIDDEN_STATES]).values() for some in (exact, session, other)
+        )
+        share = np.sqrt(np.square(found - states)[real].mean() / np.square(states[real]).mean())
+        assert 0 < share < 0.15
+        assert np.abs(same - found)[real].mean() < 0.05 * np.abs(states[real]).mean()

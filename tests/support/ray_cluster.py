@@ -56,7 +56,7 @@ class RayCluster:
         while time.monotonic() < until:
             for process in self.worker_processes():
                 with suppress(psutil.Error):  # it ends just now
-                    if "ray::Worker.write" in " ".join(process.cmdline()):
+                    if "ray::ShardWorker.write" in " ".join(process.cmdline()):
                         return process
             time.sleep(0.01)
         raise AssertionError("no worker is at a shard")
