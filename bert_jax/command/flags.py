@@ -213,8 +213,8 @@ ENGINE = (
 )  # fmt: skip
 CALIBRATION_DATA = flag(
     "--calibration-data", metavar="FILE",
-    help="texts of which the ranges of activations stand in the int8 file, which is then faster and more exact: lines "
-    "or a table, as `predict --input` or `embed --input` reads it",
+    help="texts that give the int8 file fixed ranges of activations, with which it is faster and more exact: lines or "
+    "a table, as `predict --input` or `embed --input` reads it",
 )  # fmt: skip
 TOKENIZER = flag("--tokenizer", required=True, metavar="DIR", help="vocabulary or model directory")
 INPUT = flag(

@@ -18,6 +18,7 @@ from bert_jax.data.examples.row_packing import EncodedWindow, Target, collate_ro
 from bert_jax.text.encoding import Encoding
 
 CPU_TOKENS, ACCELERATOR_TOKENS = 1024, 16384  # as many as a CPU's caches hold, or as keep an accelerator busy
+CPU_LENGTHS = (*range(8, 64, 4), *range(64, 128, 8), *range(128, 256, 16), *range(256, 513, 32))  # of rows
 FIXED_SHARE = (
     8  # a batch whose rows are fixed has this share of the usual tokens, for it may hold a single text
 )

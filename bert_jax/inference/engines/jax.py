@@ -15,7 +15,7 @@ from jax.sharding import PartitionSpec as P
 from bert_jax.core.compilation_cache import avoid_missing_tpu, enable_compilation_cache
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.model_directory import ModelDirectory, save_model
-from bert_jax.inference.batching import ACCELERATOR_TOKENS, CPU_TOKENS, BatchShapes
+from bert_jax.inference.batching import ACCELERATOR_TOKENS, CPU_LENGTHS, CPU_TOKENS, BatchShapes
 from bert_jax.inference.computations import Computation
 from bert_jax.inference.programs import (
     Program,
@@ -31,9 +31,7 @@ from bert_jax.text.tokenizer import Tokenizer
 
 # A CPU pays for every token of padding, and an accelerator compiles each program for seconds. Short texts share rows,
 # which then hold little padding; attention costs more in longer rows.
-CPU_SHAPES = BatchShapes(
-    CPU_TOKENS, (*range(8, 64, 4), *range(64, 128, 8), *range(128, 256, 16), *range(256, 513, 32)), shared=64
-)
+CPU_SHAPES = BatchShapes(CPU_TOKENS, CPU_LENGTHS, shared=64)
 ACCELERATOR_SHAPES = BatchShapes(
     ACCELERATOR_TOKENS, (*range(16, 128, 16), *range(128, 256, 32), *range(256, 513, 64)), shared=128
 )

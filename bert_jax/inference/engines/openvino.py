@@ -10,16 +10,12 @@ import numpy as np
 from bert_jax.core.errors import BertJaxError, first_line
 from bert_jax.core.processor import cores
 from bert_jax.hub.onnx_files import OnnxFile
-from bert_jax.inference.batching import CPU_TOKENS, BatchShapes
+from bert_jax.inference.batching import CPU_LENGTHS, CPU_TOKENS, BatchShapes
 from bert_jax.inference.engines.onnxruntime import OnnxRuntimeEngine
 from bert_jax.inference.onnx_session import threads_of_environment
 
 # For each new shape of a batch, OpenVINO compiles for some milliseconds.
-SHAPES = BatchShapes(
-    CPU_TOKENS,
-    (*range(8, 64, 4), *range(64, 128, 8), *range(128, 256, 16), *range(256, 513, 32)),
-    overhead=24,
-)
+SHAPES = BatchShapes(CPU_TOKENS, CPU_LENGTHS, overhead=24)
 PRECISIONS = {"float32": "f32", "bfloat16": "bf16", "int8": "f32"}  # of what is not in int8
 
 
