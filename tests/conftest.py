@@ -67,6 +67,7 @@ ALWAYS = {
 assert all((HERE / name).is_file() for name in ALWAYS | LONGEST), "a file has another name"
 DRAWN = 0.15  # the share of the other files whose slow tests a run has
 DRAWS = "BERT_JAX_TESTS_DRAW"
+MOST_RESIDENT = 1.5e9  # bytes of a worker's memory that a file may leave to the next
 
 
 def names_long(markexpr: str) -> bool:
@@ -139,9 +140,12 @@ def quick_to_compile(request):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def programs_end_with_their_file():
+def programs_end_with_a_file():
     """A worker would keep those of all files, which are gigabytes; what two files need is in the cache on the disk."""
     yield
+    statm = Path("/proc/self/statm")  # of Linux
+    if statm.exists() and int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") < MOST_RESIDENT:
+        return
     import jax
 
     from bert_jax.core.memory import return_freed_memory

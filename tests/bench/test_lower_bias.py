@@ -8,6 +8,7 @@ from tests.support.tables import write_jsonl
 from tests.support.texts import random_texts
 
 
+@pytest.mark.slow
 def test_a_constant_less_leaves_few_entries_and_the_same_predictions(encoder_path, tmp_path):
     texts = random_texts(20, (8, 20), 3)
     pairs = write_jsonl(

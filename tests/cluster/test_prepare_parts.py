@@ -59,6 +59,7 @@ def test_parts_give_the_bytes_of_one_process(texts, tmp_path):
     assert file_contents(tmp_path / "together") == file_contents(tmp_path / "alone")
 
 
+@pytest.mark.slow
 def test_files_in_a_bucket_give_the_bytes_of_those_here(texts, tmp_path, monkeypatch):
     monkeypatch.setattr(prepare_parts, "PART_BYTES", 5000)
     expected = prepare("alone")
@@ -80,6 +81,7 @@ def test_files_in_a_bucket_give_the_bytes_of_those_here(texts, tmp_path, monkeyp
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["all.txt", "all.jsonl", "all.txt.gz"])
 def test_parts_of_one_file_give_the_bytes_of_one_process(name, texts, tmp_path, monkeypatch):
     content = b"\n\n".join(path.read_bytes() for path in sorted(texts.glob("[0-9].txt")))

@@ -565,6 +565,7 @@ def multi_vector(file: str) -> Subject:
 
 
 def with_m3_layers(folder: Path) -> None:
+    pytest.importorskip("torch")  # `torch_says` reads what is accepted
     random = np.random.default_rng(0)
     for name, width in (("colbert_linear", 6), ("sparse_linear", 1)):
         shapes = {"weight": (width, 32), "bias": (width,)}

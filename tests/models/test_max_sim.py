@@ -70,6 +70,7 @@ def test_scores_and_gradients_are_the_reference_s_in_blocks_of_any_size(own, mon
             np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5 * largest)
 
 
+@pytest.mark.slow
 def test_of_equal_maxima_the_first_has_the_gradient():
     document = np.eye(3, dtype=np.float32)[[0, 1, 1, 2]]
     slope = jax.grad(lambda d: max_sim(document[None, 1:2], jnp.ones((1, 1)), d, jnp.ones((1, 4))).sum())

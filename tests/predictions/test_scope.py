@@ -216,6 +216,7 @@ def test_predictions_tell_which_texts_are_foreign(scoped, classifier, tmp_path, 
     ]
 
 
+@pytest.mark.slow
 def test_foreign_texts_on_a_pipe_are_told_at_once(scoped, stdin_pipe):
     found = predict_rows(scoped, "-", options=PredictionOptions(out_of_scope=0.3))
     for text in SMALL_TEXTS[:3]:

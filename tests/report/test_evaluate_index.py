@@ -65,6 +65,7 @@ def test_each_leg_is_scored_by_the_documents_it_finds(folder, capsys):
     assert from_python == found
 
 
+@pytest.mark.slow
 def test_differences_have_a_heading_if_there_are_any(folder, capsys):
     """An index without a model has keywords alone, which differ from nothing."""
     assert main(["index", str(folder / "corpus.jsonl"), "--output", str(folder / "words")]) == 0
@@ -117,6 +118,7 @@ def test_a_flag_that_would_be_ignored_is_refused(flags, message, capsys):
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_documents_beyond_the_folder_keep_their_places(folder):
     queries = read_beir(folder).queries
     change_index(folder / "index", [Document(f"x{name}", "", text) for name, text in queries.items()])
@@ -131,6 +133,7 @@ def test_documents_beyond_the_folder_keep_their_places(folder):
         assert any(first.endswith(": (not in the folder)") for first in firsts) or "sparse" in way.name
 
 
+@pytest.mark.slow
 def test_documents_that_the_index_lacks_are_said(folder, tmp_path):
     change_index(folder / "index", remove=["d20"])
     measured = measure_index(Index.open(folder / "index"), IndexEvalConfig(folder))

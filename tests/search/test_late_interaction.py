@@ -65,6 +65,7 @@ def passages_of(index: Index) -> dict[tuple[str, int], str]:
     }
 
 
+@pytest.mark.slow
 def test_after_changes_it_finds_what_max_sim_of_all_passages_says(tmp_path, monkeypatch):
     path = tmp_path / "index"
     monkeypatch.setattr(index_writer, "ROWS", 7)
@@ -235,6 +236,7 @@ def test_a_reranker_gives_the_same_scores_from_stored_vectors_and_without(folder
     assert main(["search", str(folder / "index"), "the cat", "--rerank", str(folder / "model")]) == 0
 
 
+@pytest.mark.slow
 def test_a_score_is_explained_by_the_words_that_tokens_matched(folder, capsys):
     index = Index.open(folder / "index")
     hit = next(hit for hit in index.search("cat", 100, ["late_interaction"]) if hit.id == "d0")

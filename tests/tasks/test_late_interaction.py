@@ -154,6 +154,7 @@ def test_a_run_finds_more_and_its_model_opens_everywhere(encoder_path, tmp_path)
         assert measured[f"maxsim_{name}"] == pytest.approx(kept[name], rel=1e-5), name
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_from_what_its_start_is(encoder_path, tmp_path):
     """From a late-interaction model, and from an embedder, whose dense layer becomes that of the tokens."""
     train, encoder = write_jsonl(tmp_path / "pairs.jsonl", random_pairs(20)), load(encoder_path)

@@ -80,6 +80,7 @@ def open_task(model, train, *overrides):
     return module.open(config, ModelDirectories())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("labels", "overrides", "share", "rate"),
     [
@@ -98,6 +99,7 @@ def test_a_reranker_goes_on_gently_and_is_averaged(tmp_path, labels, overrides, 
     assert (config.init_share, config.optimizer.learning_rate) == (share, pytest.approx(rate))
 
 
+@pytest.mark.slow
 def test_the_verb_ranks_documents_for_queries_wherever_they_stand(tmp_path, capsys):
     write_model(tmp_path / "judge", heads=("classify",), labels=("relevant",))
     path = write_jsonl(

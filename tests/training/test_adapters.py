@@ -114,6 +114,7 @@ def test_projections_of_distances_have_no_dropout(tmp_path):
     assert np.isfinite(hidden).all() and np.abs(hidden[0] - hidden[1]).max() > 1e-4
 
 
+@pytest.mark.slow
 def test_the_mean_with_the_start_has_a_share_of_what_was_learnt(tmp_path):
     write_model(tmp_path / "base")
     task, config, trained, frozen = random_adapter(tmp_path / "base", "tag", ("O", "B-X"), rank=2)

@@ -339,6 +339,7 @@ def test_batches_that_cannot_be_are_refused(corpus):
         opened(corpus).batch(0, 0, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tensorflow", [True, False])
 def test_a_failure_in_the_pipeline_is_ours_to_read(corpus, monkeypatch, tensorflow):
     monkeypatch.setattr(read_ahead, "find_spec", lambda _: tensorflow)
