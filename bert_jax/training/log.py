@@ -27,7 +27,8 @@ from bert_jax.core.terminal import (
 )
 
 SECONDS = 60  # time between flushes of the events to disk, where the viewer reads them
-QUIET_SECONDS = 60  # time between printed metrics in a part of a larger run
+QUIET_SECONDS = 15  # time between printed metrics in a part of a larger run
+LONG = 60  # seconds of such parts that are announced
 NARROWEST = 10  # least columns of the bar itself, beside its counts and metrics
 
 
@@ -121,7 +122,7 @@ class MetricsLog:
         self._told_parts = True
         after = PARTS_AFTER.get()
         total = left + after * left * self._steps / max(self._steps - step, 1)
-        if after and total >= QUIET_SECONDS:
+        if after and total >= LONG:
             several = f"{after} runs like this one follow" if after > 1 else "1 run like this one follows"
             self.print_line(f"about {format_duration(left)} left, {format_duration(total)} in all: {several}")
 

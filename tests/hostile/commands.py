@@ -124,6 +124,10 @@ RIGHT = {
         "predict", "--model", "{root}/exported", "--engine", "onnxruntime", "--input", "{root}/lines.txt", "--output",
         "{out}/made.jsonl",
     ],
+    "predict openvino": [
+        "predict", "--model", "{root}/exported", "--engine", "openvino", "--dtype", "bfloat16", "--input",
+        "{root}/lines.txt", "--output", "{out}/made.jsonl",
+    ],
     "predict --ray": [
         "predict", "--model", "{root}/classifier", "--input", "{root}/lines.txt", "--output", "{out}/made",
         "--remove-missing", *NO_CLUSTER,
